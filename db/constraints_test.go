@@ -40,6 +40,12 @@ var nonsense = map[string]struct{ before, sql string }{
 
 	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
 
+	"conditions_name_form":       {"", `INSERT INTO conditions (name, query) VALUES ('Never', 'SELECT false')`},
+	"conditions_query_length":    {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},
+	"conditions_users_number":    {"", `INSERT INTO conditions (name, query, user_ids) VALUES ('a', 'SELECT false', '{}')`},
+	"conditions_timeout_range":   {"", `INSERT INTO conditions (name, query, timeout_ms) VALUES ('a', 'SELECT false', 2001)`},
+	"connectors_condition_known": {`INSERT INTO connector_types (name, kind) VALUES ('odd', 'job')`, `INSERT INTO connectors (name, type, user_id, condition) VALUES ('a', 'odd', 1, 'none')`},
+
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
 	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
 	"connectors_id_positive":        {"", `INSERT INTO connectors (id, name, type, user_id) VALUES (0, 'docs', 'web', 1)`},

@@ -38,6 +38,9 @@ const cutShort = `cut = 'slow', drain_seq = 7, worker_id = NULL, total = 2, stor
 // cutToWait is cutShort of a run whose source has asked to wait.
 var cutToWait = strings.Replace(cutShort, "cut =", "waits_until = now() + interval '1 hour', cut =", 1)
 
+// asking makes a connector one whose condition is to be asked, where it is due.
+const asking = `UPDATE connectors SET condition = 'never', due_reason = CASE WHEN next_sync_at IS NOT NULL THEN 'schedule' END WHERE id = $1`
+
 var moveTable = map[string]move{
 	"claim": {call: `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid())), now()) = 1
 		WHERE (SELECT next_sync_at IS NOT NULL FROM connectors WHERE id = $1)`,
@@ -103,6 +106,15 @@ var moveTable = map[string]move{
 	"fail_not_taken, the last time": {call: `SELECT true FROM moves.fail_not_taken(10)`,
 		before: `WITH gone AS (UPDATE open_runs SET not_taken = 10 WHERE connector_id = $1) UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Disabled}},
+	"plan, of one whose condition is not met": {call: `SELECT moves.plan(jsonb_build_array(jsonb_build_object('id', $1::int, 'unmet', 'not met'))) = 1
+		WHERE (SELECT status = 'ERROR' FROM connectors WHERE id = $1)`, before: asking,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Error: lifecycle.Active}},
+	"fail_conditions": {call: `SELECT moves.fail_conditions(jsonb_build_array(jsonb_build_object('id', $1::int, 'problem', 'no'))) = 1
+		WHERE (SELECT status <> 'ERROR' FROM connectors WHERE id = $1)`, before: asking,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Error}},
+	"fail_conditions, the last time": {call: `SELECT moves.fail_conditions(jsonb_build_array(jsonb_build_object('id', $1::int, 'problem', 'no'))) = 1`,
+		before: strings.Replace(asking, "SET", "SET max_retries = 1,", 1),
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Disabled, lifecycle.Error: lifecycle.Disabled}},
 	"cancel": {call: `SELECT moves.cancel($2)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Pending: lifecycle.Active, lifecycle.Syncing: lifecycle.Active}},
 	"disable": {call: `SELECT moves.disable($1)`, to: map[lifecycle.Status]lifecycle.Status{
@@ -126,6 +138,8 @@ func (b *base) everything(id int32) string {
 
 func TestEachMoveLeadsFromWhereItMayAndChangesNothingElsewhere(t *testing.T) {
 	b := newBase(t)
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`)
+	b.exec(`INSERT INTO conditions (name, query) VALUES ('never', 'SELECT false')`)
 	found := map[lifecycle.Move]bool{}
 	for name, m := range moveTable {
 		for _, from := range lifecycle.Statuses {

@@ -43,7 +43,52 @@ CREATE TABLE owner_quotas (
 
 INSERT INTO owner_quotas (user_id, max_connectors, max_documents, max_bytes) VALUES (0, 10000, 10000000, 20000000000);
 
+-- Questions that jobs have asked before they are claimed: docs/conditions.md. Administrators write them.
+CREATE TABLE conditions (
+    name       text PRIMARY KEY
+        CONSTRAINT conditions_name_form CHECK (name ~ '^[a-z][a-z0-9_]*$' AND length(name) <= 63),
+    -- One SELECT with one boolean; the job's config is $1, a jsonb.
+    query      text NOT NULL
+        CONSTRAINT conditions_query_length CHECK (length(query) BETWEEN 1 AND 10000),
+    -- Whose jobs (user_id of connectors) may name it; null = everybody's.
+    user_ids   integer[]
+        CONSTRAINT conditions_users_number CHECK (cardinality(user_ids) BETWEEN 1 AND 1000),
+    -- How long it may take for one job, in milliseconds.
+    timeout_ms integer NOT NULL DEFAULT 2000
+        CONSTRAINT conditions_timeout_range CHECK (timeout_ms BETWEEN 10 AND 2000),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_by text
+);
+
+-- Each condition is a function here of the role echomind_conditions, which may read what operators grant it and nothing else. A function
+-- that runs with its owner's rights cannot leave them: Postgres refuses RESET ROLE, SET SESSION AUTHORIZATION and set_config('role', …)
+-- inside. It is STABLE, so that whatever writes is refused before the transaction is asked, which can only read, too.
+CREATE SCHEMA condition_queries;
+-- +goose StatementBegin
+CREATE FUNCTION condition_queries.conditions_write() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        EXECUTE format('DROP FUNCTION condition_queries.%I(jsonb)', OLD.name);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        -- In brackets it is one query with one column, and more than one row is an error.
+        EXECUTE format('CREATE FUNCTION condition_queries.%I(jsonb) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER '
+            'SET search_path = public, pg_temp AS %L', NEW.name, E'SELECT (\n' || regexp_replace(NEW.query, '[;\s]+$', '') || E'\n)');
+        EXECUTE format('REVOKE ALL ON FUNCTION condition_queries.%I(jsonb) FROM PUBLIC', NEW.name);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION condition_queries.%I(jsonb) TO echomind_scheduler, echomind_administrator', NEW.name);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER conditions_write AFTER INSERT OR UPDATE OF name, query OR DELETE ON conditions
+    FOR EACH ROW EXECUTE FUNCTION condition_queries.conditions_write();
+
 -- +goose Down
+DROP TABLE conditions;
+DROP SCHEMA condition_queries CASCADE;
 DROP TABLE owner_quotas;
 DROP TABLE waiting_types;
 DROP TABLE connector_types;

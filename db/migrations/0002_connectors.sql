@@ -63,6 +63,9 @@ CREATE TABLE connectors (
     catch_up             text NOT NULL DEFAULT 'latest',
     catch_up_most        integer NOT NULL DEFAULT 10,
     catch_up_minutes     integer,
+    -- What is asked before a slot of a job is claimed; null = nothing.
+    condition            text
+        CONSTRAINT connectors_condition_known REFERENCES conditions (name),
     max_retries          integer NOT NULL DEFAULT 5
         CONSTRAINT connectors_max_retries_range CHECK (max_retries BETWEEN 1 AND 1000),
     -- Whether a run asks for a permission before it deletes many documents at once.
@@ -128,6 +131,11 @@ CREATE TABLE connectors (
     -- Since when its source puts it off and it comes no further: no sync has completed, nor passed a checkpoint that brought it further.
     -- Null where none was postponed since, or one has failed, which is seen.
     put_off_since        timestamptz,
+    -- When its condition was met for what it is due for; null = it was not asked yet, or there is none.
+    condition_met_at     timestamptz,
+    -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
+    asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
+        AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
     -- For the metrics' index, so that a move between other states does not touch it.
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
@@ -142,10 +150,12 @@ CREATE TABLE connectors (
 -- Each claim leaves a dead entry at the front of connectors_due, and each look walks over them until they are vacuumed.
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
--- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read.
-CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL;
+-- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read, nor what asks its condition first.
+CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
 -- lock_by_owner: who has something due of a capped type, and the longest due of each.
-CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL;
+CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
+-- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
+CREATE INDEX connectors_condition ON connectors (condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
@@ -204,6 +214,28 @@ END $$;
 CREATE TRIGGER connectors_policies BEFORE INSERT OR UPDATE OF spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
     catch_up_minutes ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
 
+-- Refuses a condition that a connector may not name: one of a source, or one that is for other users.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_refuse_condition() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    problem text := CASE
+        WHEN (SELECT t.kind FROM connector_types t WHERE t.name = NEW.type) = 'source'
+            THEN format('type %s is a source, and conditions are for jobs', NEW.type)
+        WHEN (SELECT NEW.user_id <> ALL (c.user_ids) FROM conditions c WHERE c.name = NEW.condition)
+            THEN format('condition %s is not for user %s', NEW.condition, NEW.user_id)
+        END;
+BEGIN
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION 'connector %: %', NEW.id, problem USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA,
+            TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_condition_allowed';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_condition_allowed BEFORE INSERT OR UPDATE OF condition, type, user_id ON connectors
+    FOR EACH ROW WHEN (NEW.condition IS NOT NULL) EXECUTE FUNCTION connectors_refuse_condition();
+
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
 CREATE TABLE deleted_connectors (
@@ -236,6 +268,7 @@ CREATE TABLE imported_connectors (
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
+DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();
 DROP FUNCTION config_merged(jsonb, jsonb);

@@ -236,6 +236,20 @@ CREATE TABLE passed_slots (
         AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
 );
 
+-- The slots of a job that its condition has passed over one after another, and nothing else since: one line of the ledger, once something else
+-- follows, or after 20 hours.
+CREATE TABLE unmet_slots (
+    connector_id   integer PRIMARY KEY,
+    type           text NOT NULL,
+    config_version bigint NOT NULL,
+    reason         text NOT NULL,
+    first_slot     timestamptz NOT NULL,
+    last_slot      timestamptz NOT NULL,
+    count          integer NOT NULL,
+    first_at       timestamptz NOT NULL,
+    last_at        timestamptz NOT NULL
+) WITH (fillfactor = 60);
+
 -- What ended runs leave behind, until it is swept.
 CREATE TABLE unswept_runs (
     run_id         uuid PRIMARY KEY,
@@ -275,18 +289,19 @@ CREATE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
+    c.condition, c.asks_condition, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,
     q.key AS lock_key, q.since AS lock_asked_at, l.run_id AS lock_run_id, l.connector_id AS lock_connector_id, l.expires_at AS lock_expires_at,
     t.kind, t.max_concurrent_syncs AS type_cap,
-    (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at) AS due_before,
+    (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at AND NOT d.asks_condition) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
     (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
-    EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND o.user_id < c.user_id)
-        OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND o.user_id > c.user_id)
+    EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND NOT o.asks_condition AND o.user_id < c.user_id)
+        OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND NOT o.asks_condition AND o.user_id > c.user_id)
         OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id < c.user_id)
         OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id > c.user_id) AS has_other_owners,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
@@ -307,6 +322,7 @@ FROM connectors c
 JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id
 LEFT JOIN workers w ON w.id = r.worker_id
+LEFT JOIN unmet_slots u ON u.connector_id = c.id
 -- The lock that the run has waited for longest.
 LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
     AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
@@ -316,6 +332,7 @@ LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_tim
 DROP VIEW connector_evidence;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
+DROP TABLE unmet_slots;
 DROP TABLE passed_slots;
 DROP TABLE runs;
 DROP TABLE lock_waiters;

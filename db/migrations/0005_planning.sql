@@ -13,7 +13,7 @@ CREATE FUNCTION moves.allowed(from_status text, to_status text) RETURNS boolean
         ('ACTIVE', 'PENDING'), ('ERROR', 'PENDING'), ('SYNCING', 'PENDING'),
         ('PENDING', 'SYNCING'),
         ('SYNCING', 'ACTIVE'), ('PENDING', 'ACTIVE'), ('DISABLED', 'ACTIVE'),
-        ('SYNCING', 'ERROR'), ('PENDING', 'ERROR'),
+        ('SYNCING', 'ERROR'), ('PENDING', 'ERROR'), ('ACTIVE', 'ERROR'), ('ERROR', 'ACTIVE'),
         ('ACTIVE', 'DISABLED'), ('PENDING', 'DISABLED'), ('SYNCING', 'DISABLED'), ('ERROR', 'DISABLED'))
 $$;
 -- +goose StatementEnd
@@ -127,7 +127,7 @@ BEGIN
         planned_through = c.planned_through, needs_plan = c.needs_plan, over_at = c.over_at, claimed_for = c.claimed_for,
         synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
-        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since
+        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
@@ -190,7 +190,26 @@ CREATE FUNCTION moves.is_unanswered(connector integer, added bigint, moment time
     SELECT NOT EXISTS (
         SELECT FROM runs r WHERE r.connector_id = connector AND r.config_version >= added AND r.started_at > moment - interval '1 day'
             AND r.completed_at > moment - interval '1 day' AND moment BETWEEN r.slot AND coalesce(r.slot_last, r.slot))
+        AND NOT EXISTS (SELECT FROM unmet_slots u WHERE u.connector_id = connector AND u.config_version >= added
+            AND moment BETWEEN u.first_slot AND u.last_slot)
 $$;
+-- +goose StatementEnd
+
+-- Ends the lines of slots that conditions have passed over: into the ledger.
+-- +goose StatementBegin
+CREATE FUNCTION moves.end_unmet(ids integer[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM unmet_slots u USING (SELECT l.ctid FROM unnest(ids) k(id), LATERAL (
+            SELECT o.ctid FROM unmet_slots o WHERE o.connector_id = k.id OFFSET 0) l) at
+        WHERE u.ctid = at.ctid RETURNING u.*)
+    INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status, reason,
+        config_version)
+    SELECT gen_random_uuid(), g.connector_id, g.type, 'schedule', g.first_slot, g.last_slot, g.count, g.first_slot, g.first_at, clock_timestamp(),
+        'skipped', g.reason, g.config_version
+    FROM gone g;
+END $$;
 -- +goose StatementEnd
 
 -- Writes the verdict of slots that have passed and will not be claimed any more: of an interval's one slot at once; those of a
@@ -201,6 +220,9 @@ CREATE FUNCTION moves.miss_slots(c connectors, why text) RETURNS connectors
 DECLARE
     moment timestamptz := clock_timestamp();
 BEGIN
+    IF c.condition IS NOT NULL THEN
+        PERFORM moves.end_unmet(ARRAY[c.id]);
+    END IF;
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
             INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, dst_gap, dst_overlap,
@@ -247,6 +269,7 @@ END $$;
 -- +goose Down
 DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text);
+DROP FUNCTION moves.end_unmet(integer[]);
 DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.unspent(connectors);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text, boolean);

@@ -20,6 +20,7 @@ BEGIN
     NEW.run_id := NULL;
     NEW.failure_count := 0;
     NEW.put_off_since := NULL;
+    NEW.condition_met_at := NULL;
     NEW.slots_through := NULL;
     NEW.claimed_at := NULL;
     NEW.over_at := NULL;
@@ -51,11 +52,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since, new.condition_met_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since, old.condition_met_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -73,7 +74,7 @@ END $$;
 CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN to_jsonb(old) - 'config' - 'at_fault' = to_jsonb(new) - 'config' - 'at_fault'
+    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition'
         AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
             = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
 END $$;
@@ -101,6 +102,12 @@ BEGIN
         RAISE EXCEPTION 'connector %: its type cannot become %, which is of another kind than %', OLD.id, NEW.type, OLD.type
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_kind_stays',
                 HINT = 'What a source has stored would never be removed by a job. Delete the connector and add another.';
+    END IF;
+    IF NEW.condition IS DISTINCT FROM OLD.condition THEN
+        PERFORM moves.end_unmet(ARRAY[OLD.id]);
+    END IF;
+    IF changed OR recrond OR (NEW.condition, NEW.refresh_freq_minutes) IS DISTINCT FROM (OLD.condition, OLD.refresh_freq_minutes) THEN
+        NEW.condition_met_at := NULL;   -- it was asked for something else
     END IF;
     IF changed THEN
         NEW.config_version := nextval('connector_config_versions');
@@ -144,7 +151,8 @@ BEGIN
     ELSE
         NEW := connectors_replanned(OLD, NEW, changed, triggered,
             recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent));
-        IF (NEW.next_sync_at, NEW.needs_plan) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan) THEN
+        IF (NEW.next_sync_at, NEW.needs_plan, NEW.condition) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan, OLD.condition)
+                OR (triggered AND NEW.condition IS NOT NULL) THEN   -- what has asked its condition is due without
             PERFORM moves.wake(NEW, false);
         END IF;
     END IF;
@@ -255,6 +263,7 @@ BEGIN
     c.trigger_requested_at := NULL;
     c.deletions_allowed_at := NULL;
     c.next_parameters := NULL;
+    c.condition_met_at := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     PERFORM moves.note_change('connectors.disable', c.id::text, NULL, jsonb_build_object('message', c.status_message), c);

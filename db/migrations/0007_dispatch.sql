@@ -38,7 +38,7 @@ BEGIN
         OPEN due FOR SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
     ELSE
         OPEN due FOR SELECT * FROM connectors
-            WHERE type = due_type AND next_sync_at <= moment AND (refused IS NULL OR id <> ALL (refused))
+            WHERE type = due_type AND next_sync_at <= moment AND NOT asks_condition AND (refused IS NULL OR id <> ALL (refused))
             ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
     END IF;
     LOOP
@@ -95,6 +95,7 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.answer_slots(answers jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM moves.end_unmet(ARRAY(SELECT a.id FROM jsonb_to_recordset(answers) a(id integer, passed jsonb) WHERE a.passed IS NOT NULL));
     INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status,
         reason, config_version)
     SELECT gen_random_uuid(), c.id, c.type, 'schedule', p.first, p.last, p.count, p.first, clock_timestamp(), clock_timestamp(),
@@ -131,6 +132,7 @@ BEGIN
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
     END IF;
+    PERFORM moves.end_unmet(ids);
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
@@ -142,7 +144,7 @@ BEGIN
     FROM unnest(ids, run_ids, slots) k(id, run_id, slot), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
-    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL,
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL, condition_met_at = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot, k.through)
             ELSE greatest(c.slots_through, k.through) END,
@@ -170,10 +172,39 @@ CREATE FUNCTION moves.lock_unplanned(batch integer, refused integer[] DEFAULT NU
 $$;
 -- +goose StatementEnd
 
+-- Writes down what conditions have passed over, of connectors that the transaction has locked: a slot in the line of those before it that
+-- were passed over for the same reason, what was due without a slot in a line of its own. plans: see plan.
+-- +goose StatementBegin
+CREATE FUNCTION moves.skip_unmet(plans jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    PERFORM moves.end_unmet(ARRAY(
+        SELECT p.id FROM jsonb_to_recordset(plans) p(id integer, unmet text, unmet_slot timestamptz),
+            LATERAL (SELECT l.config_version FROM connectors l WHERE l.id = p.id OFFSET 0) c,
+            LATERAL (SELECT l.* FROM unmet_slots l WHERE l.connector_id = p.id OFFSET 0) u
+        WHERE p.unmet IS NOT NULL AND (p.unmet_slot IS NULL OR p.unmet <> u.reason OR c.config_version <> u.config_version
+            OR u.first_slot < p.unmet_slot - interval '20 hours' OR u.first_at < moment - interval '20 hours' OR p.unmet_slot <= u.last_slot)));
+    INSERT INTO runs (id, connector_id, type, trigger, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+    SELECT gen_random_uuid(), p.id, c.type, c.due_reason, 1, c.next_sync_at, moment, moment, 'skipped', p.unmet, c.config_version
+    FROM jsonb_to_recordset(plans) p(id integer, unmet text, unmet_slot timestamptz),
+        LATERAL (SELECT l.* FROM connectors l WHERE l.id = p.id OFFSET 0) c
+    WHERE p.unmet IS NOT NULL AND p.unmet_slot IS NULL AND c.slot_at IS NULL;   -- else its verdict is in passed
+    INSERT INTO unmet_slots AS u (connector_id, type, config_version, reason, first_slot, last_slot, count, first_at, last_at)
+    SELECT p.id, c.type, c.config_version, p.unmet, p.unmet_slot, p.unmet_slot, 1, moment, moment
+    FROM jsonb_to_recordset(plans) p(id integer, unmet text, unmet_slot timestamptz),
+        LATERAL (SELECT l.* FROM connectors l WHERE l.id = p.id OFFSET 0) c
+    WHERE p.unmet IS NOT NULL AND p.unmet_slot IS NOT NULL AND (p.unmet_slot > coalesce(c.slots_through, '-infinity')
+        OR moves.is_unanswered(c.id, c.added_version, p.unmet_slot))
+    ON CONFLICT (connector_id) DO UPDATE SET last_slot = EXCLUDED.last_slot, count = u.count + 1, last_at = EXCLUDED.last_at;
+END $$;
+-- +goose StatementEnd
+
 -- Writes down the next slots of connectors that the transaction has locked, or why there is none: of cron schedules that are to be
 -- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here,
 -- where none is named.
--- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed}], passed: see answer_slots.
+-- unmet: its condition was asked, and has passed unmet_slot over, or what was due without a slot: why; the failures are forgotten.
+-- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -184,19 +215,83 @@ BEGIN
     IF jsonb_path_exists(plans, '$[*].passed') THEN
         PERFORM moves.answer_slots(plans);
     END IF;
+    IF jsonb_path_exists(plans, '$[*].unmet') THEN
+        PERFORM moves.skip_unmet(plans);
+    END IF;
     UPDATE connectors c
-    SET needs_plan = false, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
+    SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
+        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
-        slots_through = greatest(c.slots_through, a.through),
-        status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' THEN NULL ELSE c.status_message END)
+        slots_through = greatest(c.slots_through, a.through, p.unmet_slot),
+        status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' OR p.unmet IS NOT NULL THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
-            planned_through timestamptz, problem text, passed jsonb)
+            planned_through timestamptz, problem text, passed jsonb, unmet text, unmet_slot timestamptz)
         LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)) a ON true
         LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
             FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
-    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule');
+    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
+END $$;
+-- +goose StatementEnd
+
+-- Locks those of these connectors whose condition is to be asked, and that are due; skips what is locked.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_asking(ids integer[], moment timestamptz DEFAULT NULL) RETURNS SETOF connectors
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    SELECT c.* FROM unnest(ids) k(id), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id AND l.asks_condition
+        AND l.next_sync_at <= coalesce(moment, clock_timestamp()) FOR UPDATE SKIP LOCKED) c
+$$;
+-- +goose StatementEnd
+
+-- Writes down that the conditions of connectors that the transaction has locked are met: they are due as others are.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_met(ids integer[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    met integer;
+BEGIN
+    UPDATE connectors c SET condition_met_at = clock_timestamp()
+    FROM unnest(ids) k(id), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = k.id OFFSET 0) at
+    WHERE c.ctid = at.ctid AND c.asks_condition;
+    GET DIAGNOSTICS met = ROW_COUNT;
+    RETURN met;
+END $$;
+-- +goose StatementEnd
+
+-- ACTIVE -> ERROR for connectors that the transaction has locked and whose conditions have failed: they are asked again for the same slot
+-- after the backoff of the failure policy; DISABLED after max_retries in a row. failures: [{id, problem}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.fail_conditions(failures jsonb) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    f      record;
+    c      connectors;
+    was    connectors;
+    failed connectors[] := '{}';
+BEGIN
+    FOR f IN SELECT * FROM jsonb_to_recordset(failures) r(id integer, problem text) LOOP
+        SELECT * INTO c FROM connectors k WHERE k.id = f.id AND k.asks_condition;
+        CONTINUE WHEN NOT FOUND;
+        PERFORM moves.end_unmet(ARRAY[c.id]);
+        INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, reason, error_message, config_version)
+        VALUES (gen_random_uuid(), c.id, c.type, c.due_reason, c.next_sync_at, clock_timestamp(), clock_timestamp(), 'failed',
+            'condition failed', left(f.problem, 2000), c.config_version);
+        IF c.failure_count + 1 >= c.max_retries THEN
+            c := moves.miss_slots(c, 'disabled before it could be claimed');
+        END IF;
+        was := c;
+        c.status_message := left(f.problem, 2000);
+        c.once_per := NULL;   -- the slot is not over, whatever else may be tried
+        c := moves.failed(c, false);
+        IF c.status = 'ERROR' THEN
+            c.due_reason := was.due_reason;
+            c.slot_at := was.slot_at;
+        END IF;
+        failed := failed || c;
+    END LOOP;
+    PERFORM moves.put(failed);
+    RETURN cardinality(failed);
 END $$;
 -- +goose StatementEnd
 
@@ -429,7 +524,11 @@ DROP FUNCTION moves.miss_passed(jsonb);
 DROP FUNCTION moves.lock_passed(integer, bigint[]);
 DROP FUNCTION moves.note_published(jsonb);
 DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint);
+DROP FUNCTION moves.fail_conditions(jsonb);
+DROP FUNCTION moves.note_met(integer[]);
+DROP FUNCTION moves.lock_asking(integer[], timestamptz);
 DROP FUNCTION moves.plan(jsonb);
+DROP FUNCTION moves.skip_unmet(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
 DROP FUNCTION moves.answer_slots(jsonb);

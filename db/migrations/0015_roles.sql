@@ -7,7 +7,7 @@ DECLARE
     role text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['echomind_scheduler', 'echomind_worker', 'echomind_semantic', 'echomind_console',
-        'echomind_subscriber', 'echomind_reader', 'echomind_api'] LOOP
+        'echomind_subscriber', 'echomind_reader', 'echomind_api', 'echomind_administrator', 'echomind_conditions'] LOOP
         BEGIN
             EXECUTE format('CREATE ROLE %I NOLOGIN', role);
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
@@ -28,7 +28,7 @@ GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_se
     echomind_reader;
 -- Every program looks whether the schema is one that it works on.
 GRANT SELECT ON goose_db_version TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console,
-    echomind_subscriber, echomind_reader;
+    echomind_subscriber, echomind_reader, echomind_administrator;
 
 -- Ages of others' transactions, for the metrics; without it they count as none. Only some owners may grant it.
 -- +goose StatementBegin
@@ -40,9 +40,30 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 -- +goose StatementEnd
 
+-- Conditions belong to a role that may read what operators grant it. Whoever migrates hands them over, and is a member for that.
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF NOT pg_has_role('echomind_conditions', 'MEMBER') THEN
+        GRANT echomind_conditions TO CURRENT_USER;
+    END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE EXCEPTION 'the owner of the schema is not a member of role echomind_conditions' USING ERRCODE = 'insufficient_privilege',
+        HINT = format('As a superuser: GRANT echomind_conditions TO %I. See docs/operations.md.', current_user);
+END $$;
+-- +goose StatementEnd
+GRANT USAGE, CREATE ON SCHEMA condition_queries TO echomind_conditions;
+GRANT USAGE ON SCHEMA condition_queries TO echomind_scheduler, echomind_administrator;
+GRANT USAGE ON SCHEMA public TO echomind_conditions, echomind_administrator;
+REVOKE ALL ON FUNCTION condition_queries.conditions_write() FROM PUBLIC;
+ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions;
+REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
+GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
+GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
+
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
@@ -93,12 +114,12 @@ GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb), moves.release_lock(text, bigint, text),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.wait_for_slot(integer, timestamptz) TO echomind_console;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
-    documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters TO echomind_console;
+    documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters, unmet_slots TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
     deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
@@ -135,10 +156,10 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, at_fault) ON connectors TO echomind_reader;
+    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
@@ -146,7 +167,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
 GRANT SELECT ON connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
-    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, claimed_at, synced_for,
+    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
     needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, lock_key, lock_asked_at, lock_connector_id, lock_expires_at, progress_done, progress_total, kind, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,
@@ -155,4 +176,15 @@ GRANT SELECT (id, connector_id, status, chunk_count, text_bytes, config_version,
 
 -- +goose Down
 -- The roles are the cluster's, and stay.
-DROP OWNED BY echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber, echomind_reader, echomind_api;
+-- +goose StatementBegin
+DO $$
+DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'condition_queries'::regnamespace LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO CURRENT_USER', f);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+DROP OWNED BY echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber, echomind_reader,
+    echomind_api, echomind_administrator, echomind_conditions;

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -26,6 +27,8 @@ var endings = map[string]func(*fixture) trip{
 		require.NoError(f.t, err)
 		return c
 	},
+	"a job's condition fails, before a run":      func(f *fixture) trip { return f.asked(`SELECT moves.fail_conditions(%s)`, "problem") },
+	"a job's condition is not met, before a run": func(f *fixture) trip { return f.asked(`SELECT moves.plan(%s)`, "unmet") },
 	"error that passes": func(f *fixture) trip {
 		c := f.syncing()
 		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Transient, "no answer"))
@@ -156,6 +159,20 @@ func TestTheFailureTableIsWhatTheDatabaseDoes(t *testing.T) {
 		seen[name] = f.whatBecameOf(end(f))
 	}
 	require.Equal(t, seen, documented)
+}
+
+// asked is a job whose slot has come, and whose condition has said something of it.
+func (f *fixture) asked(move, said string) trip {
+	c := f.syncing()
+	f.exec(`SELECT moves.finish($1, $2)`, c.try.Run, c.try.ID)
+	f.exec(`UPDATE connector_types SET kind = 'job' WHERE name = (SELECT type FROM connectors WHERE id = $1)`, c.id)
+	f.exec(`INSERT INTO conditions (name, query) VALUES ('x', 'SELECT false') ON CONFLICT DO NOTHING`)
+	f.exec(`UPDATE connectors SET condition = 'x', refresh_freq_minutes = 60 WHERE id = $1`, c.id)
+	f.force(`UPDATE connectors SET next_sync_at = now(), slot_at = now() WHERE id = $1`, c.id)
+	f.exec(fmt.Sprintf(move, `jsonb_build_array(jsonb_build_object('id', $1::int, $2::text, 'condition `+"`x`"+` not met', 'unmet_slot', now()))`), c.id, said)
+	f.exec(`SELECT moves.end_unmet(ARRAY[$1::int])`, c.id)
+	c.try.Run = one[uuid.UUID](f, `SELECT id FROM runs WHERE connector_id = $1 ORDER BY completed_at DESC LIMIT 1`, c.id)
+	return c
 }
 
 func (f *fixture) whatBecameOf(c trip) string {

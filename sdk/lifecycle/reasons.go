@@ -26,13 +26,14 @@ const (
 	TooLate              Reason = "too late"
 	NotCaughtUp          Reason = "not caught up"
 	LastRunNotOver       Reason = "its last run was not over"
+	ConditionFailed      Reason = "condition failed"
 )
 
 // Reasons lists them all, with the verdict that each is given for. A test compares it with the migrations and with
 // docs/reliability.md.
 var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
-	MessageNotTaken: Failed,
+	MessageNotTaken: Failed, ConditionFailed: Failed,
 	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
 	Cancelled: Superseded, ClaimedAgain: Superseded,
 	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed, TooLate: Missed, NotCaughtUp: Missed,

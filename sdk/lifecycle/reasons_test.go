@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/conditions"
 	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -47,6 +48,7 @@ func TestTheReasonsAreThoseThatTheMovesWrite(t *testing.T) {
 		written[lifecycle.Reason(reason)] = lifecycle.Missed
 	}
 	written[slots.NotOver] = lifecycle.Skipped
+	written[lifecycle.ConditionFailed] = lifecycle.Failed // of no run
 	require.Equal(t, lifecycle.Reasons, written)
 }
 
@@ -59,7 +61,7 @@ func TestThePageOnReliabilityNamesEveryReason(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := map[lifecycle.Reason]lifecycle.Verdict{}
 	for _, m := range regexp.MustCompile(`(?m)\| (failed|superseded|missed|skipped): ([^|\n]+) \|`).FindAllStringSubmatch(section, -1) {
-		if reason := m[2]; reason != "nothing had changed" && !strings.HasPrefix(reason, slots.AlreadyCompleted) { // in words of the store, of a day
+		if reason := m[2]; reason != "nothing had changed" && !strings.HasPrefix(reason, slots.AlreadyCompleted) && reason != conditions.NotMet("x") { // in words of the store, of a day, with a name
 			named[lifecycle.Reason(reason)] = lifecycle.Verdict(m[1])
 		}
 	}

@@ -28,10 +28,12 @@ var Moves = map[Move]string{
 	{Pending, Error}:    "nobody could take its message",
 	{Syncing, Pending}:  "worker lost: rescued under a new run",
 	{Pending, Active}:   "released, or cancelled",
-	{Active, Disabled}:  "disabled by the user",
+	{Active, Error}:     "its condition has failed",
+	{Error, Active}:     "its condition is not met: the failures are over",
+	{Active, Disabled}:  "disabled by the user, or by too many failures of its condition in a row",
 	{Pending, Disabled}: "disabled by the user, or by too many failures in a row",
 	{Syncing, Disabled}: "disabled by the user, or by too many failures in a row",
-	{Error, Disabled}:   "disabled by the user",
+	{Error, Disabled}:   "disabled by the user, or by too many failures of its condition in a row",
 	{Disabled, Active}:  "enabled by the user",
 }
 

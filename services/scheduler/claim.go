@@ -127,6 +127,11 @@ func (s *Scheduler) claim(
 				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				continue
 			}
+			if tooOld(r) {
+				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &r.NextSyncAt, DueReason: r.DueReason, SlotAt: r.SlotAt})
+				signal(s.askWake)
+				continue
+			}
 			t := triggerOf(connectorType, r)
 			triggers, claims = append(triggers, t), append(claims, claim{slot: slot, ID: r.ID, RunID: t.Session})
 		}

@@ -21,6 +21,8 @@ type metrics struct {
 	publishErrors prometheus.Counter
 	republished   *prometheus.CounterVec
 	rescued       *prometheus.CounterVec
+	conditions    *prometheus.CounterVec
+	conditionTime *prometheus.HistogramVec
 	left          *prometheus.GaugeVec
 	looks         *prometheus.HistogramVec
 	ledger        ledgerMetrics
@@ -49,6 +51,11 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		publishErrors: m.counter("scheduler_publish_errors_total", "Batches of which some message was not acknowledged."),
 		republished:   m.counters("scheduler_republished_total", "Messages that were lost and published again.", "type"),
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
+		conditions:    m.counters("scheduler_conditions_total", "Jobs of which a condition was asked, by what it said: met, not met, failed.", "condition", "outcome"),
+		conditionTime: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "scheduler_condition_duration_seconds", Help: "Time in which a condition was asked about a batch of jobs.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}, []string{"condition"})),
 		left: m.gauges("scheduler_look_left", "About how many connectors the last look left to the next one, because its time was over, or the "+
 			"stream or Postgres took nothing more; 0 = it came to its end.", "look"),
 		looks: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -128,6 +128,9 @@ type plan struct {
 	Problem        string     `json:"problem,omitempty"`
 	// Passed are slots that no run answers.
 	Passed []slots.Answer `json:"passed,omitempty"`
+	// Unmet is why its condition passes it over; UnmetSlot the slot, unless there is none, or it is in Passed.
+	Unmet     string     `json:"unmet,omitempty"`
+	UnmetSlot *time.Time `json:"unmet_slot,omitempty"`
 }
 
 func planOf(r dbgen.LockUnplannedRow) plan {

@@ -49,6 +49,7 @@ type Scheduler struct {
 	wake       chan struct{} // asks for a tick
 	planWake   chan struct{} // asks for plans
 	passWake   chan struct{} // asks for the verdict of slots that passed
+	askWake    chan struct{} // asks for conditions
 	leases     *leases.Watch
 	listening  *listening
 	candidate  *leader.Candidate
@@ -62,6 +63,7 @@ type Scheduler struct {
 	unrescued  *refusals[int32] // connectors whose rescue is
 	turns      *turns
 	lanes      *lanes
+	asking     *asking
 	outage     outage
 	wishes     wishes // of which types a tick is asked for
 }
@@ -105,12 +107,12 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	s := &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), listening: &listening{},
+		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
-	s.lanes = newLanes(s)
+	s.lanes, s.asking = newLanes(s), newAsking(s)
 	return s
 }
 
@@ -166,6 +168,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.plans(ctx) })
 	group.Go(func() error { return s.passes(ctx) })
+	group.Go(func() error { return s.conditions(ctx) })
 	group.Go(func() error { return s.watch(ctx, "messages", s.lookForMessages) })
 	group.Go(func() error { return s.watch(ctx, "workers", s.lookForWorkers) })
 	group.Go(func() error { return s.measure(ctx) })
@@ -181,6 +184,7 @@ func (s *Scheduler) wakeFor(kind string) {
 	signal(s.wake)
 	signal(s.planWake)
 	signal(s.passWake)
+	signal(s.askWake)
 }
 
 // mostWishes bounds how many types are remembered by name: anybody may notify of anything.

@@ -54,6 +54,7 @@ const claimBatch = 500
 // The types of connectors that are measured: without a cap, with one, and one that nobody serves.
 const (
 	free, capped, nobodys = "idle", "capped", "nobodys"
+	conditional           = "conditional"
 	placesOfCapped        = 64
 )
 
@@ -69,6 +70,7 @@ var groups = []group{
 	{"in-flight", (*session).inFlight},
 	{"at-rest", (*session).atRest},
 	{"trigger", (*session).trigger},
+	{"conditions", (*session).conditions},
 	{"ledger", (*session).ledger},
 }
 

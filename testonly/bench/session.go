@@ -244,6 +244,33 @@ func (s *session) trigger(ctx context.Context) ([]figures.Row, error) {
 	})
 }
 
+// conditions compares jobs that ask a condition first with as many that ask none.
+func (s *session) conditions(ctx context.Context) ([]figures.Row, error) {
+	n := s.size.due
+	system, dispatcher, err := s.system(ctx, "conditions", n)
+	if err != nil {
+		return nil, err
+	}
+	if err := system.AddJobs(ctx, conditional, n); err != nil {
+		return nil, err
+	}
+	const unmet, met, plain = "none is met: asked and skipped", "all are met: asked, claimed, published", "as many without a condition: claimed, published"
+	asked := func(isMet bool) func(context.Context) (float64, error) {
+		return func(ctx context.Context) (float64, error) { return dispatcher.AskSeconds(ctx, conditional, n, isMet) }
+	}
+	return s.measure(ctx, figures.Group{
+		Name: fmt.Sprintf("a tick with %d due jobs of one condition", n),
+		Measurements: []figures.Measurement{
+			one(unmet, "s", asked(false)), one(met, "s", asked(true)),
+			one(plain, "s", func(ctx context.Context) (float64, error) {
+				rate, err := dispatcher.Rate(ctx, free, n)
+				return float64(n) / rate, err
+			}),
+		},
+		Ratios: []figures.Ratio{{Name: "none is met / as many without a condition", Of: unmet, To: []string{plain}}},
+	})
+}
+
 // ledger compares whole syncs with a ledger of many runs with the same with an empty one.
 func (s *session) ledger(ctx context.Context) ([]figures.Row, error) {
 	if s.size.ledger == 0 {

@@ -5,7 +5,7 @@ SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
 CROSS JOIN LATERAL (
     SELECT c.next_sync_at FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
+    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
     ORDER BY c.next_sync_at LIMIT 1) earliest
 WHERE earliest.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
     AND (sqlc.narg('only')::text[] IS NULL OR t.name = ANY (sqlc.narg('only')::text[]))
@@ -18,6 +18,7 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
+    c.type::text AS type, c.condition, c.condition_met_at,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
@@ -30,7 +31,7 @@ FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now'
 -- without the claim's transaction, its lock and its look for the next owner, which each verdict would otherwise cost twice.
 SELECT (coalesce((
         SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
-        WHERE c.type = @type::text AND c.next_sync_at IS NOT NULL
+        WHERE c.type = @type::text AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
         ORDER BY c.next_sync_at LIMIT 1), false)
     AND (@cap::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = @type::text AND t.waits) OR
         (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = @type::text LIMIT @cap::integer) held) < @cap::integer))::boolean;

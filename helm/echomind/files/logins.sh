@@ -26,6 +26,8 @@ WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) \gexec
 ALTER ROLE echomind_reader NOLOGIN PASSWORD NULL;
 -- For the scheduler's metrics: how long others' transactions have been open.
 GRANT pg_read_all_stats TO echomind_scheduler;
+-- What a condition may write to temporary files is bounded by the scheduler, which otherwise may not.
+GRANT SET ON PARAMETER temp_file_limit TO echomind_scheduler;
 
 CREATE TEMPORARY TABLE logins (login, member_of, password) ON COMMIT DROP AS VALUES
     ('scheduler', 'echomind_scheduler', :'scheduler'),

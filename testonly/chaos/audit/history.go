@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/chaos/source"
 )
 
@@ -173,8 +174,10 @@ func (h *history) lifeAt(connector int32, seq, configVersion int64) life {
 	}
 }
 
-// noRun says that it is the verdict of slots that no run answers.
-func (r *run) noRun() bool { return r.verdict == "missed" || r.missed > 0 }
+// noRun says that it is the verdict of slots that no run answers, or of a condition that failed before one.
+func (r *run) noRun() bool {
+	return r.verdict == "missed" || r.missed > 0 || r.reason == string(lifecycle.ConditionFailed)
+}
 
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `

@@ -29,6 +29,7 @@ func completions(f *finder, c *cobra.Command) {
 		"once-per":       cobra.FixedCompletions(periods, cobra.ShellCompDirectiveNoFileComp),
 		"catch-up":       cobra.FixedCompletions(catchUps, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
+		"condition":      f.completeConditions,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {
@@ -90,4 +91,17 @@ func (f *finder) complete(
 		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 	}
 	return offered, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeConditions offers the names of conditions.
+func (f *finder) completeConditions(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.complete(c.Context(), func(ctx context.Context, q *dbgen.Queries) (offered []cobra.Completion, err error) {
+		found, err := q.ListConditions(ctx, maxCompletions)
+		for _, one := range found {
+			if strings.HasPrefix(one.Name, begun) {
+				offered = append(offered, one.Name)
+			}
+		}
+		return offered, err
+	})
 }

@@ -27,6 +27,7 @@ type connectorFlags struct {
 	dstGap, dstOverlap                                                         string
 	user, maxRetries                                                           int32
 	refresh                                                                    interval
+	condition                                                                  string
 	unchecked                                                                  bool
 	policies                                                                   policyFlags
 }
@@ -46,6 +47,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
 	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
 	f.policies.add(c)
+	flags.StringVar(&f.condition, "condition", none, "of a job: what echomind conditions list shows, asked at each time; where it is not met the time is skipped; none = nothing is asked")
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
 	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
 	flags.BoolVar(&f.unchecked, "no-config-check", false, "take a --config that the type's service of this version would refuse")
@@ -207,6 +209,12 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 		p.DstOverlap = chosen(f.dstOverlap)
 	}
 	f.policies.apply(c, p)
+	if given("condition") {
+		p.Condition = nil
+		if f.condition != none {
+			p.Condition = &f.condition
+		}
+	}
 	if given("refresh") {
 		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil
 	}

@@ -169,6 +169,9 @@ func policies(c dbgen.Connector) string {
 	if c.CatchUpMinutes != nil {
 		say("catch up the last %s", every(*c.CatchUpMinutes))
 	}
+	if c.Condition != nil {
+		say("condition %s", *c.Condition)
+	}
 	if len(all) == 0 {
 		return ""
 	}

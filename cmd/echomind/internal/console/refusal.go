@@ -63,6 +63,9 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	"connectors_dst_overlap_known": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--dst-overlap %q: must be first, second, both or default", clip(orDash(p.DstOverlap), 40))
 	},
+	"connectors_condition_known": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--condition %q: there is none of this name; echomind conditions list shows those there are", clip(orDash(p.Condition), 63))
+	},
 	"connectors_max_retries_range": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--max-retries %d: must be 1 to 1000", p.MaxRetries)
 	},

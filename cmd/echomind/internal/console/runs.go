@@ -110,6 +110,9 @@ func runsOfOne(c *cobra.Command, pool *pgxpool.Pool, named string, chosen *runFi
 		if err := printRuns(w, out, found, now); err != nil {
 			return err
 		}
+		if err := printUnmet(c.Context(), w, pool, id, now); err != nil {
+			return err
+		}
 		return printFailures(c.Context(), w, pool, id)
 	})
 }

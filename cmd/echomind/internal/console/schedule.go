@@ -92,6 +92,8 @@ type previewed struct {
 	Note string `json:"note,omitempty"`
 	// Cut says that there are more slots than are shown.
 	Cut bool `json:"cut"`
+	// Condition is what is asked at each slot that runs here; whether it is met then, nobody knows now. Null where nothing is asked.
+	Condition *string `json:"condition"`
 }
 
 type previewEntry struct {
@@ -193,7 +195,7 @@ func errorOf(err error) error {
 
 // of goes through the slots of a connector; afresh where its schedule would be another from now on.
 func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (previewed, error) {
-	shown := previewed{Schedule: refresh(c), TimeZone: c.TimeZone, Slots: []previewEntry{}}
+	shown := previewed{Schedule: refresh(c), TimeZone: c.TimeZone, Condition: c.Condition, Slots: []previewEntry{}}
 	zone, err := time.LoadLocation(c.TimeZone)
 	if err != nil {
 		return shown, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", cron.ErrSchedule, c.TimeZone)
@@ -238,6 +240,11 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 		}
 		if err := table(w, []string{"LOCAL", "UTC", "SLOTS", "WHAT"}, rows); err != nil {
 			return err
+		}
+		if shown.Condition != nil {
+			if _, err := fmt.Fprintf(w, "what runs is decided at its slot, where condition %s is asked: one that is not met skips it\n", *shown.Condition); err != nil {
+				return err
+			}
 		}
 		if shown.Cut {
 			if _, err := fmt.Fprintf(w, "and more, of which the first %d are shown\n", mostEntries); err != nil {

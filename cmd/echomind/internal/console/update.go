@@ -102,7 +102,7 @@ func change(
 				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
 				DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
 				Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-				MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
+				Condition: p.Condition, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 			})
 			return err
 		})
@@ -120,6 +120,6 @@ func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
 		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
 		DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
 		Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
-		MaxRetries: old.MaxRetries,
+		Condition: old.Condition, MaxRetries: old.MaxRetries,
 	}
 }

@@ -10,6 +10,17 @@ import (
 	"github.com/google/uuid"
 )
 
+type Condition struct {
+	Name      string
+	Query     string
+	UserIds   []int32
+	TimeoutMs int32
+	CreatedAt time.Time
+	CreatedBy *string
+	UpdatedAt time.Time
+	UpdatedBy *string
+}
+
 type Connector struct {
 	ID                 int32
 	Name               string
@@ -30,6 +41,7 @@ type Connector struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	Condition          *string
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -63,6 +75,8 @@ type Connector struct {
 	FailureCount       int32
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
+	ConditionMetAt     *time.Time
+	AsksCondition      bool
 	AtFault            *bool
 }
 
@@ -88,6 +102,11 @@ type ConnectorEvidence struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	Condition          *string
+	AsksCondition      bool
+	ConditionMetAt     *time.Time
+	UnmetAt            *time.Time
+	UnmetCount         *int32
 	ClaimedAt          *time.Time
 	SyncedFor          *time.Time
 	NeedsPlan          bool
@@ -191,4 +210,16 @@ type SchedulerRun struct {
 	ProgressText       *string
 	Warnings           []string
 	Result             []byte
+}
+
+type UnmetSlot struct {
+	ConnectorID   int32
+	Type          string
+	ConfigVersion int64
+	Reason        string
+	FirstSlot     time.Time
+	LastSlot      time.Time
+	Count         int32
+	FirstAt       time.Time
+	LastAt        time.Time
 }

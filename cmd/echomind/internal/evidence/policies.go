@@ -12,6 +12,12 @@ func (x *explanation) policies() {
 	c := x.Connector
 	planned := text(c.DueReason, "") == "schedule" && c.NextSyncAt != nil
 	isCron := c.ScheduleCron != nil
+	if c.Condition != nil {
+		x.fact("condition %s: it is asked before a slot runs, and skips the slot where it is not met", *c.Condition)
+		if c.UnmetAt != nil && c.UnmetCount != nil {
+			x.fact("it was not met for the last %s, at last %s", plural(int64(*c.UnmetCount), "slot"), clock.At(*c.UnmetAt, x.Now))
+		}
+	}
 	if planned && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) {
 		x.fact("put off: its slot was %s, and what an outage has left is spread over some time", clock.At(*c.SlotAt, x.Now))
 	}

@@ -3,6 +3,7 @@ package evidence
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/internal/cron"
@@ -30,6 +31,9 @@ func (x *explanation) atRest() {
 		}
 		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
 			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
+	case c.NextSyncAt != nil && failed && c.AsksCondition:
+		x.conclude(BackingOff, fmt.Sprintf("its condition failed, or its last sync; its condition is asked again %s", clock.Until(*c.NextSyncAt, x.Now)),
+			fmt.Sprintf("it runs then if it is met; `echomind connectors trigger %d` runs it now, without asking", c.ID))
 	case c.NextSyncAt != nil && failed:
 		x.conclude(BackingOff, fmt.Sprintf("its last sync failed; the next try is %s", clock.Until(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
@@ -113,6 +117,10 @@ func (x *explanation) due() {
 	c := x.Connector
 	age := x.Now.Sub(*c.NextSyncAt)
 	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
+	if c.AsksCondition {
+		x.asks(age)
+		return
+	}
 	limit := x.Settings.MaxConcurrent
 	if c.TypeCap != nil {
 		limit = int(*c.TypeCap)
@@ -162,6 +170,24 @@ func (x *explanation) due() {
 	default:
 		x.conclude(DueNow, "it became due a moment ago", "a scheduler that is enabled and leads dispatches it within moments, "+
 			"at the latest in "+clock.Span(x.Settings.CheckInterval))
+	}
+}
+
+// asks is of a job that is due, and whose condition comes first.
+func (x *explanation) asks(age time.Duration) {
+	c := x.Connector
+	seen, idle := x.scheduler()
+	asked := "it runs where it is met, and its slot is skipped where not"
+	switch {
+	case !seen:
+		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could ask its condition", "it is asked as soon as one runs; start it with `echomind run`, or the scheduler program")
+	case idle:
+		x.conclude(SchedulerIdle, "it is due, and no scheduler asks its condition", "look at the scheduler's log and /readyz; "+asked)
+	case age > time.Minute:
+		x.conclude(AsksCondition, fmt.Sprintf("it is due, and its condition %s has not been answered yet", text(c.Condition, "")),
+			asked+"; conditions that are slow wait for one another: scheduler_condition_duration_seconds says how long each takes")
+	default:
+		x.conclude(AsksCondition, fmt.Sprintf("it is due, and its condition %s is asked first", text(c.Condition, "")), asked)
 	}
 }
 

@@ -31,7 +31,7 @@ SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
 CROSS JOIN LATERAL (
     SELECT c.next_sync_at FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL
+    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
     ORDER BY c.next_sync_at LIMIT 1) earliest
 WHERE earliest.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
     AND ($2::text[] IS NULL OR t.name = ANY ($2::text[]))
@@ -76,6 +76,7 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
+    c.type::text AS type, c.condition, c.condition_met_at,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
@@ -122,6 +123,9 @@ type LockDueRow struct {
 	ClaimedFor         *time.Time
 	SyncedFor          *time.Time
 	PlannedThrough     *time.Time
+	Type               string
+	Condition          *string
+	ConditionMetAt     *time.Time
 	Wanted             string
 	Now                time.Time
 }
@@ -172,6 +176,9 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.ClaimedFor,
 			&i.SyncedFor,
 			&i.PlannedThrough,
+			&i.Type,
+			&i.Condition,
+			&i.ConditionMetAt,
 			&i.Wanted,
 			&i.Now,
 		); err != nil {
@@ -188,7 +195,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 const mayClaim = `-- name: MayClaim :one
 SELECT (coalesce((
         SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
-        WHERE c.type = $1::text AND c.next_sync_at IS NOT NULL
+        WHERE c.type = $1::text AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
         ORDER BY c.next_sync_at LIMIT 1), false)
     AND ($2::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = $1::text AND t.waits) OR
         (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = $1::text LIMIT $2::integer) held) < $2::integer))::boolean

@@ -11,12 +11,16 @@ import (
 )
 
 const backlog = `-- name: Backlog :many
-SELECT t.name, due.count AS due, due.age AS oldest_due, pending.age AS oldest_pending, put_off.age AS longest_put_off, coalesce(expired.count, 0)::bigint AS expired
+SELECT t.name, (due.count + coalesce(asking.count, 0))::bigint AS due, greatest(due.age, asking.age)::float8 AS oldest_due, pending.age AS oldest_pending, put_off.age AS longest_put_off, coalesce(expired.count, 0)::bigint AS expired
 FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
     SELECT count(*), coalesce(extract(epoch FROM clock.now - min(next_sync_at)), 0)::float8 AS age FROM connectors
-    WHERE type = t.name AND next_sync_at IS NOT NULL AND next_sync_at <= (SELECT clock_timestamp())) due
+    WHERE type = t.name AND next_sync_at IS NOT NULL AND NOT asks_condition AND next_sync_at <= (SELECT clock_timestamp())) due
+LEFT JOIN (
+    SELECT a.type, count(*), extract(epoch FROM clock_timestamp() - min(a.next_sync_at))::float8 AS age FROM conditions q
+    JOIN connectors a ON a.condition = q.name AND a.asks_condition AND a.next_sync_at <= (SELECT clock_timestamp())
+    GROUP BY a.type) asking ON asking.type = t.name
 CROSS JOIN LATERAL (
     SELECT coalesce(extract(epoch FROM clock.now - min(dispatched_at)), 0)::float8 AS age FROM open_runs
     WHERE type = t.name AND picked_up_at IS NULL) pending
@@ -38,6 +42,7 @@ type BacklogRow struct {
 }
 
 // What is due and not claimed, what waits to be picked up, what is put off longest, and which leases have run out, by type; ages in seconds.
+// What is due and waits for the answer of its condition.
 func (q *Queries) Backlog(ctx context.Context) ([]BacklogRow, error) {
 	rows, err := q.db.Query(ctx, backlog)
 	if err != nil {
