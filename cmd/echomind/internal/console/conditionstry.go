@@ -15,6 +15,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/conditions"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/postgres"
 )
 
@@ -84,7 +85,7 @@ func tryCondition(ctx context.Context, where whereabouts, of dbgen.Condition, co
 	defer session.Close(ctx)
 	began := time.Now()
 	answers, err := session.Ask(ctx, of.Name, time.Duration(of.TimeoutMs)*time.Millisecond, []json.RawMessage{config})
-	said := tried{Condition: of.Name, Config: redacted(config), TookMS: time.Since(began).Milliseconds()}
+	said := tried{Condition: of.Name, Config: masks.Object(config), TookMS: time.Since(began).Milliseconds()}
 	switch {
 	case err == nil && answers[0] == nil:
 		err = conditions.NoAnswer(of.Name)
