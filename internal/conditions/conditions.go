@@ -67,6 +67,7 @@ func (s *Session) Close(ctx context.Context) {
 // is some job's of them, or that of all together, where they took too long.
 func (s *Session) Ask(ctx context.Context, name string, timeout time.Duration, configs []json.RawMessage) (answers []*bool, err error) {
 	timeout = min(timeout, Longest)
+	begun := false // else nothing was asked, whatever has failed
 	err = deadline.Do(ctx, "conditions.ask", timeout+more, func(ctx context.Context) (err error) {
 		if s.conn == nil {
 			if s.conn, err = postgres.Connect(ctx, s.url, s.application, s.how...); err != nil {
@@ -74,27 +75,29 @@ func (s *Session) Ask(ctx context.Context, name string, timeout time.Duration, c
 				return fmt.Errorf("connect: %w", err)
 			}
 		}
-		answers, err = s.ask(ctx, name, timeout, configs)
+		if _, err := s.conn.Exec(ctx, fmt.Sprintf(begin, timeout.Milliseconds()), pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		begun = true
+		answers, err = s.ask(ctx, name, configs)
 		return err
 	})
 	var pg *pgconn.PgError
 	switch {
 	case err == nil:
 		return answers, nil
-	case errors.As(err, &pg) && !away(pg.Code):
+	case begun && errors.As(err, &pg) && !away(pg.Code):
 		return nil, &Error{Condition: name, Problem: said(pg, timeout)}
 	}
 	s.Close(ctx)
-	if late := (*deadline.Error)(nil); errors.As(err, &late) && ctx.Err() == nil && s.answers(ctx) {
+	if late := (*deadline.Error)(nil); begun && errors.As(err, &late) && ctx.Err() == nil && s.answers(ctx) {
 		return nil, &Error{Condition: name, Problem: fmt.Sprintf("did not end within %s", timeout+more)}
 	}
 	return nil, fmt.Errorf("ask condition %s: %w", name, err)
 }
 
-func (s *Session) ask(ctx context.Context, name string, timeout time.Duration, configs []json.RawMessage) (answers []*bool, err error) {
-	if _, err := s.conn.Exec(ctx, fmt.Sprintf(begin, timeout.Milliseconds()), pgx.QueryExecModeSimpleProtocol); err != nil {
-		return nil, err
-	}
+// ask asks, and ends the transaction.
+func (s *Session) ask(ctx context.Context, name string, configs []json.RawMessage) (answers []*bool, err error) {
 	defer func() {
 		if _, problem := s.conn.Exec(ctx, end, pgx.QueryExecModeSimpleProtocol); problem != nil {
 			s.Close(ctx)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -299,5 +300,30 @@ func TestOneBadConfigurationAmongManyFailsAlone(t *testing.T) {
 		count(*) FILTER (WHERE status = 'ACTIVE' AND condition_met_at IS NULL) || ' not' FROM connectors`)
 	if bad := one[string](s, `SELECT string_agg(DISTINCT error_message, '') FROM runs WHERE status = 'failed'`); !strings.Contains(bad, `type integer: "x"`) {
 		t.Error(bad)
+	}
+}
+
+// Nobody is asked.
+func TestALoginThatPostgresRefusesIsNoFailureOfAJob(t *testing.T) {
+	for name, change := range map[string]func(*url.URL){
+		"login":    func(u *url.URL) { u.User = url.UserPassword("nobody_of_that_name", "x") },
+		"database": func(u *url.URL) { u.Path = "/none_of_that_name" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setStage(t)
+			s.counted(100)
+			s.condition("enough", enough)
+			for range 5 {
+				s.job(row{"max_retries": 1})
+			}
+			u, err := url.Parse(s.url)
+			s.do(err)
+			change(u)
+			scheduler := s.scheduler(func(c *Config) { c.DatabaseDirectURL = u.String() })
+			if err := scheduler.Ask(t.Context()); err == nil {
+				t.Error("nobody is told")
+			}
+			want(s, 5, `SELECT count(*)::int FROM connectors WHERE status = 'ACTIVE' AND failure_count = 0`)
+		})
 	}
 }
