@@ -11,7 +11,7 @@ const (
 	// inOneRun is how many messages of one run are stored, and span how many of them a call looks at.
 	inOneRun, span = 2_000_000, 10_000
 	// spanBuffers is what a call may read that looks at a whole span, the catalogue included, and stillBuffers one that has nothing to look at.
-	spanBuffers, stillBuffers = 550, 60
+	spanBuffers, stillBuffers = 600, 60
 )
 
 // calls makes one call and returns its answer, which must have read no more than that.

@@ -355,6 +355,10 @@ BEGIN
     END IF;
     moment := clock_timestamp();
     c.due_reason := 'schedule';
+    IF c.over_at IS NULL THEN
+        c.over_at := moment;   -- also of one that was changed in flight
+        c.claimed_for := NULL;
+    END IF;
     IF c.schedule_cron IS NOT NULL THEN
         c.next_sync_at := NULL;
         c.slot_at := NULL;

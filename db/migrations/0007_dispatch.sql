@@ -203,7 +203,7 @@ END $$;
 -- Writes down the next slots of connectors that the transaction has locked, or why there is none: of cron schedules that are to be
 -- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here,
 -- where none is named.
--- unmet: its condition was asked, and has passed unmet_slot over, or what was due without a slot: why; the failures are forgotten.
+-- unmet: its condition was asked, and has passed unmet_slot over, or what was due without a slot: why; the failures are forgotten, and a sync that was changed in flight is over.
 -- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
@@ -223,6 +223,8 @@ BEGIN
         failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through, p.unmet_slot),
+        over_at = CASE WHEN p.unmet IS NULL THEN c.over_at ELSE coalesce(c.over_at, moment) END,
+        claimed_for = CASE WHEN p.unmet IS NULL OR c.over_at IS NOT NULL THEN c.claimed_for END,
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' OR p.unmet IS NOT NULL THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
             planned_through timestamptz, problem text, passed jsonb, unmet text, unmet_slot timestamptz)

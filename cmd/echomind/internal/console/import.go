@@ -71,6 +71,19 @@ func (i *importFlags) addJob(c *cobra.Command, connectorType, zone string) {
 
 const maxOrigin = 200
 
+// originOf is the machine and the file; "" where that is not known. Files of several machines have the same name.
+func originOf(file string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return ""
+	}
+	return host + ":" + path
+}
+
 func (i *importFlags) check(c *cobra.Command, file string) error {
 	if _, err := time.LoadLocation(i.zone); i.zone == "Local" || err != nil {
 		return usagef("--time-zone %q: must be an IANA name such as Europe/Berlin", clip(i.zone, 40))
@@ -80,7 +93,9 @@ func (i *importFlags) check(c *cobra.Command, file string) error {
 	case file == "-":
 		return usagef("--origin: standard input has no name; say what the import is of, such as --origin web1")
 	case file != "":
-		i.origin = filepath.Base(file)
+		if i.origin = originOf(file); i.origin == "" {
+			return usagef("--origin: say what the import is of, such as --origin web1")
+		}
 	}
 	if length := utf8.RuneCountInString(i.origin); file != "" && length < 1 || length > maxOrigin || !utf8.ValidString(i.origin) || strings.ContainsRune(i.origin, 0) {
 		return usagef("--origin %q: must be UTF-8 text of 1 to %d characters", clip(i.origin, 40), maxOrigin)
@@ -112,7 +127,7 @@ func importCrontab(f *finder) *cobra.Command {
 		Short: "Take over the jobs of a crontab",
 		Long: `Take over the jobs of a crontab: each becomes a connector of a job type, whose config has command, env, stdin and user for the worker
 that runs it. A job is known again by a comment right above it, "# name: nightly backup"; without one by its command, or, where that alone
-was edited, by its schedule. It runs first at its next time. crontab -l of each machine is best imported under an --origin of its own.`,
+was edited, by its schedule. It runs first at its next time. Each machine has an --origin of its own: without one it is this machine and the file.`,
 		Example: `  echomind types add cron_job --kind job
   crontab -l | echomind import crontab - --origin web1 --user 1 --time-zone Europe/Berlin
   echomind import crontab /etc/crontab --user 1 --apply`,

@@ -23,7 +23,7 @@ func TestRedBeatsEntriesAreImported(t *testing.T) {
 	u := newTerminal(t).as(consoleRole)
 	u.succeed("types", "add", "celery_task", "--kind", "job")
 	from := func(enabled string, more ...string) importReport {
-		return u.imports(append([]string{"rdbeat", u.written("redis.json", dumped(enabled)), "--user", "3"}, more...)...)
+		return u.imports(append([]string{"rdbeat", u.written("redis.json", dumped(enabled)), "--origin", "production", "--user", "3"}, more...)...)
 	}
 	before := u.everything()
 	dry := from("true")

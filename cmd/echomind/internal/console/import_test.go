@@ -255,7 +255,7 @@ func TestWhatAnImportNeedsIsSaid(t *testing.T) {
 		require.Contains(t, out.stderr, c.says)
 	}
 	u.succeed("types", "add", "cron_job", "--kind", "job")
-	require.Regexp(t, `(?s)line 1 +created +- +x +0 1 \* \* \* UTC.*origin web1: 1 created; nothing was written: --apply does`,
+	require.Regexp(t, `(?s)line 1 +created +- +x +0 1 \* \* \* UTC.*origin [^ ]+:/[^ ]+/web1: 1 created; nothing was written: --apply does`,
 		u.succeed("import", "crontab", tab, "--user", "1"))
 	require.Equal(t, "refused", u.imports("crontab", tab, "--user", "0").actions())
 	require.Contains(t, u.succeed("import", "crontab", u.written("empty", "# nothing\n"), "--user", "1"), "nothing to import")
@@ -270,4 +270,14 @@ func TestAnImportKeepsTheConditionThatItsUserAdded(t *testing.T) {
 	u.succeed("connectors", "update", "nightly", "--condition", "never")
 	u.imports("crontab", tab("# name: nightly\n0 4 * * * backup\n"), "--user", "1", "--apply")
 	require.Equal(t, "never", u.row(`SELECT coalesce(condition, 'none') FROM connectors`))
+}
+
+func TestFilesOfTheSameNameAreOfSeveralMachines(t *testing.T) {
+	t.Parallel()
+	u := withCronJobs(t)
+	for _, command := range []string{"backup-web1", "rotate-certificates"} {
+		tab := u.written("crontab", "17 * * * * root run-parts\n0 3 * * * root "+command+"\n")
+		require.Equal(t, "created created", u.imports("crontab", tab, "--system", "--user", "1", "--apply").actions())
+	}
+	require.Equal(t, "4", u.row(`SELECT count(*)::text FROM connectors`))
 }
