@@ -28,14 +28,16 @@ func (a *API) connectorRoutes() {
 
 // ByID names one connector.
 type ByID struct {
-	ID int32 `path:"id" minimum:"1"`
+	ID int64 `path:"id" minimum:"1" maximum:"2147483647" format:"int32"` // int64, as what is beyond int32 would be cut to it before it is looked at
 }
+
+func (b ByID) number() int32 { return int32(b.ID) }
 
 // ConnectorFilter is what may be asked of a list of connectors.
 type ConnectorFilter struct {
 	Type    string `query:"type" maxLength:"63"`
 	Status  string `query:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
-	UserID  int32  `query:"user_id" minimum:"1" doc:"Whose."`
+	UserID  int64  `query:"user_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"Whose."`
 	Scope   string `query:"scope" enum:"user,group,org"`
 	ScopeID string `query:"scope_id" maxLength:"128"`
 }
@@ -70,7 +72,7 @@ func given[T comparable](value T) *T {
 
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
-		Type: given(in.Type), Status: given(in.Status), UserID: given(in.UserID), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.PageSize + 1,
+		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.most() + 1,
 	}
 	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.Body.Connectors = make([]Connector, len(found))
 		for i, c := range found {
 			out.Body.Connectors[i] = viewConnector(c)
@@ -107,7 +109,7 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 
 func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		out, err = seen(ctx, q, in.ID)
+		out, err = seen(ctx, q, in.number())
 		return err
 	})
 	return out, err
@@ -193,7 +195,7 @@ type UpdateConnector struct {
 
 func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		old, err := locked(ctx, q, in.ID)
+		old, err := locked(ctx, q, in.number())
 		if err != nil {
 			return err
 		}
@@ -230,7 +232,7 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if err != nil {
 			return err
 		}
-		out, err = seen(ctx, q, in.ID)
+		out, err = seen(ctx, q, in.number())
 		return err
 	})
 	return out, err
@@ -241,14 +243,14 @@ type Nothing struct{}
 
 func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, error) {
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		old, err := locked(ctx, q, in.ID)
+		old, err := locked(ctx, q, in.number())
 		if err != nil {
 			return err
 		}
 		if err := in.check(old); err != nil {
 			return err
 		}
-		_, err = q.DeleteConnector(ctx, in.ID)
+		_, err = q.DeleteConnector(ctx, in.number())
 		return err
 	})
 	return &Nothing{}, err
@@ -272,7 +274,7 @@ type Asked struct {
 }
 
 func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, error) {
-	p, out := dbgen.SyncParams{ID: in.ID}, &Asked{}
+	p, out := dbgen.SyncParams{ID: in.number()}, &Asked{}
 	if in.Body != nil {
 		p.AllowDeletions = in.Body.AllowDeletions
 		if in.Body.Parameters != nil && string(in.Body.Parameters) != "null" {
@@ -283,26 +285,26 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 		}
 	}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if _, err := locked(ctx, q, in.ID); err != nil {
+		if _, err := locked(ctx, q, in.number()); err != nil {
 			return err
 		}
 		at, err := q.Sync(ctx, p)
-		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.ID, at.UTC()
+		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.number(), at.UTC()
 		return err
 	})
 	return out, err
 }
 
 func (a *API) enableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
-	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Enable(ctx, in.ID)
+	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Enable(ctx, in.number())
 		return err
 	})
 }
 
 func (a *API) disableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
-	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.ID, Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
+	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.number(), Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -189,4 +190,23 @@ func TestATokenMakesNoneThatMayMore(t *testing.T) {
 	me.refused(401, "unauthenticated", mine.do("GET", "/me", nil))
 	me.refused(403, "forbidden", me.do("GET", "/audit", nil))
 	require.NotEmpty(t, w.as(1, identity.Superadmin).get("/audit")["entries"])
+}
+
+// A number of 33 bits names nothing, and not what its lower 32 bits name.
+func TestANumberThatIsTooLargeNamesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.Superadmin)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	for _, beyond := range []int64{1 << 32, 1 << 31, math.MaxInt64 - math.MaxUint32} {
+		other := beyond + int64(c.id)
+		for _, asked := range [][2]string{
+			{"GET", "/connectors/%d"}, {"DELETE", "/connectors/%d"}, {"POST", "/connectors/%d/sync"}, {"POST", "/connectors/%d/disable"},
+			{"POST", "/connectors/%d/enable"}, {"GET", "/connectors/%d/runs"}, {"POST", "/tokens/%d/revoke"}, {"GET", "/connectors?user_id=%d"},
+			{"GET", "/tokens?user_id=%d"}, {"GET", "/audit?connector_id=%d"}, {"GET", "/connectors?page_size=%d"},
+		} {
+			me.refused(422, "invalid", me.do(asked[0], fmt.Sprintf(asked[1], other), nil, "If-Match", "*"))
+		}
+	}
+	require.Equal(t, "PENDING", me.get(fmt.Sprintf("/connectors/%d", c.id))["status"])
 }

@@ -113,21 +113,21 @@ type ConnectorRuns struct {
 }
 
 func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, error) {
-	filter := []any{in.ID, in.Status}
+	filter := []any{in.number(), in.Status}
 	at := runPlace{At: beginning}
 	if err := place(in.PageToken, filter, &at); err != nil {
 		return nil, err
 	}
 	out := &RunPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if sees, err := q.SeesConnector(ctx, in.ID); err != nil || !sees {
-			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.ID)))
+		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
+			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
-		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.ID, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.PageSize + 1})
+		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.most() + 1})
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.add(found)
 		if more {
 			last := found[len(found)-1]
@@ -171,13 +171,13 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
 func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
-	most := in.PageSize + 1
+	most := in.most() + 1
 	if !at.Ended && (in.Status == "" || in.Status == "running") {
 		found, err = q.OpenRuns(ctx, dbgen.OpenRunsParams{Before: at.At, BeforeID: at.ID, Type: given(in.Type), Page: most})
 		if err != nil {
 			return nil, nil, err
 		}
-		if found, more := cut(found, in.PageSize); more {
+		if found, more := cut(found, in.most()); more {
 			last := found[len(found)-1]
 			return found, &runPlace{At: last.StartedAt, ID: last.ID}, nil
 		}
@@ -202,7 +202,7 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, more := cut(append(found, ended...), in.PageSize)
+	all, more := cut(append(found, ended...), in.most())
 	switch {
 	case more:
 		last := all[len(all)-1]
