@@ -214,7 +214,12 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if err := in.Body.check(p); err != nil {
 			return err
 		}
-		if p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID {
+		given := p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
+		if given {
+			if who := requestOf(ctx); old.UserID != who.UserID && !who.Role.AtLeast(identity.Superadmin) {
+				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, old.UserID),
+					"Leave type, user_id, scope and scope_id away, or ask its owner.")
+			}
 			if err := mayCreate(ctx, q, p); err != nil {
 				return err
 			}
@@ -223,12 +228,21 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 			return err
 		}
 		by := fmt.Sprintf("user %d", requestOf(ctx).UserID)
-		_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
-			ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-			ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
-			DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-			CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
-		})
+		if given {
+			_, err = q.GiveConnector(ctx, dbgen.GiveConnectorParams{
+				ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
+				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
+				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+			})
+		} else {
+			_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
+				ID: p.ID, Name: p.Name, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
+				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
+				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+			})
+		}
 		if err != nil {
 			return err
 		}

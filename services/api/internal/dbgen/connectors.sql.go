@@ -168,6 +168,73 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 	return i, err
 }
 
+const giveConnector = `-- name: GiveConnector :one
+UPDATE api.givable
+SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
+    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
+    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
+    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
+    max_retries = $19, deletion_guard = $20, updated_by = $21
+WHERE id = $22
+RETURNING id
+`
+
+type GiveConnectorParams struct {
+	Name               string
+	Type               string
+	Config             []byte
+	Scope              string
+	ScopeID            *string
+	UserID             int32
+	RefreshFreqMinutes *int32
+	ScheduleCron       *string
+	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
+	MaxRetries         int32
+	DeletionGuard      bool
+	By                 *string
+	ID                 int32
+}
+
+// UpdateConnector, and whose it is, for whom, and of what type.
+func (q *Queries) GiveConnector(ctx context.Context, arg GiveConnectorParams) (int32, error) {
+	row := q.db.QueryRow(ctx, giveConnector,
+		arg.Name,
+		arg.Type,
+		arg.Config,
+		arg.Scope,
+		arg.ScopeID,
+		arg.UserID,
+		arg.RefreshFreqMinutes,
+		arg.ScheduleCron,
+		arg.TimeZone,
+		arg.DstGap,
+		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
+		arg.MaxRetries,
+		arg.DeletionGuard,
+		arg.By,
+		arg.ID,
+	)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const intervalSlot = `-- name: IntervalSlot :one
 SELECT moves.interval_slot($1::integer, $2::timestamptz, $3::integer, $4::integer)::timestamptz AS slot
 `
@@ -394,22 +461,18 @@ func (q *Queries) Sync(ctx context.Context, arg SyncParams) (time.Time, error) {
 
 const updateConnector = `-- name: UpdateConnector :one
 UPDATE api.changeable
-SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
-    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
-    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    max_retries = $19, deletion_guard = $20, updated_by = $21
-WHERE id = $22
+SET name = $1, config = $2,
+    refresh_freq_minutes = $3, schedule_cron = $4, time_zone = $5,
+    dst_gap = $6, dst_overlap = $7, spread_percent = $8, deadline_minutes = $9,
+    overlap = $10, once_per = $11, catch_up = $12, catch_up_most = $13, catch_up_minutes = $14,
+    max_retries = $15, deletion_guard = $16, updated_by = $17
+WHERE id = $18
 RETURNING id
 `
 
 type UpdateConnectorParams struct {
 	Name               string
-	Type               string
 	Config             []byte
-	Scope              string
-	ScopeID            *string
-	UserID             int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
@@ -431,11 +494,7 @@ type UpdateConnectorParams struct {
 func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams) (int32, error) {
 	row := q.db.QueryRow(ctx, updateConnector,
 		arg.Name,
-		arg.Type,
 		arg.Config,
-		arg.Scope,
-		arg.ScopeID,
-		arg.UserID,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
 		arg.TimeZone,
