@@ -394,26 +394,28 @@ WHERE api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[]) A
     AND (c.scope = 'user' OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('create_groups'))::text[]))))
 WITH CASCADED CHECK OPTION;
 
+-- Whether somebody sees a connector that is there: asked of one row after the other, never of all connectors at once.
+-- +goose StatementBegin
+CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM api.connectors c WHERE c.id = connector);
+END $$;
+-- +goose StatementEnd
+
 -- The runs of what somebody sees; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
     r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
     r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
-FROM scheduler_runs r WHERE api.is_superadmin() OR EXISTS (SELECT FROM api.connectors c WHERE c.id = r.connector_id);
+FROM scheduler_runs r WHERE api.is_superadmin() OR api.sees_connector(r.connector_id);
 
--- Whether somebody sees a connector of an ownership, as api.connectors says; and whether they see one that is there.
+-- Whether somebody sees a connector of an ownership, as api.connectors says.
 -- +goose StatementBegin
 CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
         ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
-END $$;
--- +goose StatementEnd
--- +goose StatementBegin
-CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN EXISTS (SELECT FROM api.connectors c WHERE c.id = connector);
 END $$;
 -- +goose StatementEnd
 
@@ -495,6 +497,21 @@ END $$;
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- The connector, and the open run, that is so many behind another by its number, so that a look for what somebody sees among them is bounded;
+-- null: there are not so many. They read the primary key alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.connectors_through(after integer, look integer) RETURNS integer
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT c.id FROM connectors c WHERE c.id > after ORDER BY c.id OFFSET least(look, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION api.open_runs_through(after uuid, look integer) RETURNS uuid
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT r.id FROM open_runs r WHERE r.id > after ORDER BY r.id OFFSET least(look, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 

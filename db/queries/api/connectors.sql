@@ -1,6 +1,10 @@
+-- name: ConnectorsThrough :one
+-- The connector that is so many behind another; no row where there are not so many.
+SELECT t.id::integer AS id FROM (SELECT api.connectors_through(@after::integer, @look::integer) AS id) t WHERE t.id IS NOT NULL;
+
 -- name: ListConnectors :many
 SELECT * FROM api.connectors
-WHERE id > @after
+WHERE id > @after AND id <= @through
     AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))

@@ -74,6 +74,23 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 	return id, err
 }
 
+const connectorsThrough = `-- name: ConnectorsThrough :one
+SELECT t.id::integer AS id FROM (SELECT api.connectors_through($1::integer, $2::integer) AS id) t WHERE t.id IS NOT NULL
+`
+
+type ConnectorsThroughParams struct {
+	After int32
+	Look  int32
+}
+
+// The connector that is so many behind another; no row where there are not so many.
+func (q *Queries) ConnectorsThrough(ctx context.Context, arg ConnectorsThroughParams) (int32, error) {
+	row := q.db.QueryRow(ctx, connectorsThrough, arg.After, arg.Look)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const deleteConnector = `-- name: DeleteConnector :execrows
 DELETE FROM api.changeable WHERE id = $1
 `
@@ -261,18 +278,19 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 
 const listConnectors = `-- name: ListConnectors :many
 SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors
-WHERE id > $1
-    AND ($2::text IS NULL OR type = $2)
-    AND ($3::text IS NULL OR status = $3)
-    AND ($4::integer IS NULL OR user_id = $4)
-    AND ($5::text IS NULL OR scope = $5)
-    AND ($6::text IS NULL OR scope_id = $6)
+WHERE id > $1 AND id <= $2
+    AND ($3::text IS NULL OR type = $3)
+    AND ($4::text IS NULL OR status = $4)
+    AND ($5::integer IS NULL OR user_id = $5)
+    AND ($6::text IS NULL OR scope = $6)
+    AND ($7::text IS NULL OR scope_id = $7)
 ORDER BY id
-LIMIT $7::integer
+LIMIT $8::integer
 `
 
 type ListConnectorsParams struct {
 	After   int32
+	Through int32
 	Type    *string
 	Status  *string
 	UserID  *int32
@@ -284,6 +302,7 @@ type ListConnectorsParams struct {
 func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) ([]ApiConnector, error) {
 	rows, err := q.db.Query(ctx, listConnectors,
 		arg.After,
+		arg.Through,
 		arg.Type,
 		arg.Status,
 		arg.UserID,
