@@ -155,7 +155,7 @@ CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_a
 -- lock_by_owner: who has something due of a capped type, and the longest due of each.
 CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
-CREATE INDEX connectors_condition ON connectors (condition, next_sync_at) WHERE condition IS NOT NULL;
+CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.

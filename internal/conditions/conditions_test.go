@@ -105,7 +105,7 @@ func TestAConditionThatIsNoBooleanQueryIsRefusedWhenItIsWritten(t *testing.T) {
 
 func TestTheTextOfAConditionCannotLeaveItsRoleNorItsBounds(t *testing.T) {
 	p := newPlace(t)
-	listener, err := pgx.ConnectConfig(t.Context(), p.conn.Config())
+	listener, err := pgx.Connect(t.Context(), p.conn.Config().ConnString())
 	require.NoError(t, err)
 	defer func() { _ = listener.Close(context.Background()) }()
 	_, err = listener.Exec(t.Context(), `LISTEN connectors_due`)

@@ -34,7 +34,7 @@ const (
 var Reasons = map[Reason]Verdict{
 	TransientFailure: Failed, PermanentFailure: Failed, TookTooLong: Failed, WorkerLost: Failed, LostInTransit: Failed,
 	MessageNotTaken: Failed, ConditionFailed: Failed,
-	Released:        Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
+	Released: Superseded, Postponed: Superseded, ConfigurationChanged: Superseded, SwitchedOff: Superseded, ConnectorDeleted: Superseded,
 	Cancelled: Superseded, ClaimedAgain: Superseded,
 	PassedBefore: Missed, RescheduledBefore: Missed, SwitchedOffBefore: Missed, DeletedBefore: Missed, TooLate: Missed, NotCaughtUp: Missed,
 	LastRunNotOver: Skipped,

@@ -36,7 +36,8 @@ func (s *Sync) markAway(ctx context.Context, c candidate) (lost bool, err error)
 	}
 	now := awaySince(IsAway, s.state.Place.Round)
 	if kind := e.awayKind(); kind != None {
-		lost = e.ContentHash != awaySince(kind, s.state.Place.Round) || s.allowed && s.state.Place.Refused && !e.fresh
+		since := e.awayRound(kind)
+		lost = since < s.state.Place.Since || s.allowed && since < s.state.Place.Round && !e.fresh
 		s.markShown(c.ID)
 		s.markUnchanged(c.ID, !lost)
 		if lost {
@@ -94,6 +95,12 @@ const listed Failure = "listed"
 // awaySince is the hash of an item that was first not there in a round.
 func awaySince(kind Failure, round int) string {
 	return failed + string(kind) + " " + strconv.Itoa(round)
+}
+
+// awayRound is the round in which an item was first not there.
+func (e entry) awayRound(kind Failure) int {
+	round, _ := strconv.Atoi(strings.TrimPrefix(e.ContentHash, failed+string(kind)+" "))
+	return round
 }
 
 // awayKind tells whether an item was not there: IsAway, or listed; else None.

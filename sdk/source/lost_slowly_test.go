@@ -80,6 +80,42 @@ func TestTwoTriesOfOneSyncLoseNothingThoughItsOwnerAllowsDeletions(t *testing.T)
 	require.Less(t, texts(store), 300)
 }
 
+// As TestTwoTriesOfOneSyncLoseNothingThoughItsOwnerAllowsDeletions, but the sync before was refused its deletions (of other things): that is why the owner allows them.
+func TestTwoTriesOfAnAllowedSyncLoseNothingThatTheRefusedOneFound(t *testing.T) {
+	p, store := stockedWith(t, 300)
+	gone := func(i int) string { return fmt.Sprintf("t%05d", i) }
+	other := func(i int) string { return fmt.Sprintf("t%05d", 200+i) }
+	for i := range 90 { // their earlier texts are stored, and found
+		p.set(other(i), func(t *thing) { t.text, t.version, t.damaged = "edited", p.next(), "quota" })
+	}
+	quiet(t, store, p)
+	for i := range 120 { // these are gone for good
+		p.set(gone(i), func(t *thing) { t.version = p.next() })
+		p.hidden[gone(i)] = true
+	}
+	quiet(t, store, p)
+	_, err := sync1(t.Context(), store, p, source.Options{})
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
+	require.Equal(t, 300, texts(store))
+	store.Allows = true // the owner allows that 120 go
+	for i := range 90 { // for some minutes; no change names them
+		p.hidden[other(i)] = true
+	}
+	_, err = sync1(t.Context(), store, dying{p}, source.Options{}) // its worker stops
+	require.Error(t, err)
+	require.False(t, errors.Is(err, source.ErrDeletionsRefused))
+	_, err = sync1(t.Context(), store, p, source.Options{}) // the next try of the same sync, a minute later
+	require.NoError(t, err)
+	for i := range 90 { // they are there again
+		delete(p.hidden, other(i))
+	}
+	store.Allows = false
+	for range 4 {
+		_, _ = sync1(t.Context(), store, p, source.Options{})
+	}
+	require.Equal(t, 180, len(store.IDs()))
+}
+
 // Their earlier texts are found. A new reader, or room, has them tried again while the place is away.
 func TestWhatFailedOtherwiseIsNotLostBitByBit(t *testing.T) {
 	for _, why := range []string{"no room", "content"} {

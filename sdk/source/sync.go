@@ -70,10 +70,10 @@ type state struct {
 type placeState struct {
 	// At is the value of the source: see Sync.SetPlace.
 	At json.RawMessage `json:"at,omitempty"`
-	// Round counts the completed syncs that left an item that was not there: see Sync.MarkAway.
+	// Round counts the syncs that left an item that was not there, and that have completed or were refused its deletion: see Sync.MarkAway.
 	Round int `json:"round,omitempty"`
-	// Refused says that no sync has completed since one was refused its deletions: what it did not find is lost as soon as the owner allows it.
-	Refused bool `json:"refused,omitempty"`
+	// Since is the first round that no completed sync has ended.
+	Since int `json:"since,omitempty"`
 }
 
 // entry is what is stored of an item, and what this sync has done with it.
@@ -169,8 +169,8 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	}
 	if s.hasAway() {
 		at.Place.Round++
+		at.Place.Since = at.Place.Round
 	}
-	at.Place.Refused = false
 	return s.store.SetState(at)
 }
 
@@ -220,12 +220,9 @@ func (s *Sync) First() bool {
 	return len(s.state.Cursor) == 0 && !s.hadPlace && s.known == 0
 }
 
-// remembersRefusal stores, with the latest checkpoint, that deletions were refused.
+// remembersRefusal stores, with the latest checkpoint, that deletions were refused: what was not found until now is lost as soon as the owner allows it.
 func (s *Sync) remembersRefusal(ctx context.Context) error {
-	if s.state.Place.Refused {
-		return nil
-	}
-	s.state.Place.Refused = true
+	s.state.Place.Round++
 	return s.Checkpoint(ctx, s.state.Cursor)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -28,6 +29,8 @@ const (
 	MaxResultBytes = 16 << 10
 	// maxWarnings is how many warnings of a job are kept: the first.
 	maxWarnings = 100
+	// maxSaidBytes holds what is kept of a warning, which is 500 characters, and of a line.
+	maxSaidBytes = 2000
 	// reportTimeout bounds one report of a job's progress.
 	reportTimeout = 2 * time.Second
 )
@@ -160,6 +163,7 @@ func (r *JobRun) holder() *Run { return r.run }
 // Progress is how much of the work is done, of how much, and a line of at most 200 characters about it, for whoever asks. total 0 says
 // that it is not known. It is written down with the next heartbeat, and at the end.
 func (r *JobRun) Progress(done, total int64, line string) {
+	line = secret.Short(line, maxSaidBytes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Done, r.said.Total, r.said.Line, r.unsaid = &done, nil, line, true
@@ -174,7 +178,7 @@ func (r *JobRun) Warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.warnings++; r.warnings <= maxWarnings {
-		r.said.Warnings, r.unsaid = append(slices.Clip(r.said.Warnings), text), true
+		r.said.Warnings, r.unsaid = append(slices.Clip(r.said.Warnings), secret.Short(text, maxSaidBytes)), true
 	}
 }
 

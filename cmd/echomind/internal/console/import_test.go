@@ -260,3 +260,14 @@ func TestWhatAnImportNeedsIsSaid(t *testing.T) {
 	require.Equal(t, "refused", u.imports("crontab", tab, "--user", "0").actions())
 	require.Contains(t, u.succeed("import", "crontab", u.written("empty", "# nothing\n"), "--user", "1"), "nothing to import")
 }
+
+func TestAnImportKeepsTheConditionThatItsUserAdded(t *testing.T) {
+	t.Parallel()
+	u := withCronJobs(t)
+	u.succeed("conditions", "add", "never", "--query", "SELECT false")
+	tab := func(s string) string { return u.written("web1", s) }
+	u.imports("crontab", tab("# name: nightly\n0 3 * * * backup\n"), "--user", "1", "--apply")
+	u.succeed("connectors", "update", "nightly", "--condition", "never")
+	u.imports("crontab", tab("# name: nightly\n0 4 * * * backup\n"), "--user", "1", "--apply")
+	require.Equal(t, "never", u.row(`SELECT coalesce(condition, 'none') FROM connectors`))
+}

@@ -136,13 +136,7 @@ func (im *importer) change(ctx context.Context, q *dbgen.Queries, row imports.Ro
 	if err := im.find.seal(id, &p); err != nil {
 		return done, err
 	}
-	_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
-		ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
-		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
-		DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
-		Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-		MaxRetries: p.MaxRetries, By: p.By,
-	})
+	_, err = q.UpdateConnector(ctx, changeTo(id, p))
 	switch {
 	case err != nil:
 		return done, err

@@ -97,13 +97,7 @@ func change(
 			if err := apply(&p); err != nil {
 				return err
 			}
-			updated, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
-				ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
-				RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
-				DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
-				Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-				Condition: p.Condition, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
-			})
+			updated, err = q.UpdateConnector(ctx, changeTo(id, p))
 			return err
 		})
 	})
@@ -111,6 +105,17 @@ func change(
 		return updated, noConnector(id)
 	}
 	return updated, refused(ctx, pool, "update the connector", p, err)
+}
+
+// changeTo writes all of p to a connector.
+func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams {
+	return dbgen.UpdateConnectorParams{
+		ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
+		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
+		DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
+		Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
+		Condition: p.Condition, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
+	}
 }
 
 // standingParams are those that a connector has.
