@@ -368,7 +368,7 @@ func TestATokenEndsWithTheOneThatItWasMadeWith(t *testing.T) {
 	b := newBase(t)
 	first := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at)
 		VALUES (7, 'user', '{read,write}', sha256('0'), 'x', clock_timestamp() + interval '1 hour') RETURNING id`)
-	make := func(with int32, secret, until string) (id int32) {
+	made := func(with int32, secret, until string) (id int32) {
 		t.Helper()
 		who := identity.Who{UserID: 7, TokenID: with, Role: identity.User, Scopes: []identity.Scope{identity.Read, identity.Write}}
 		b.exec(`BEGIN`)
@@ -377,8 +377,8 @@ func TestATokenEndsWithTheOneThatItWasMadeWith(t *testing.T) {
 		b.exec(`COMMIT`)
 		return id
 	}
-	second := make(first, "1", "9998-01-01")
-	third := make(second, "2", "2030-01-01")
+	second := made(first, "1", "9998-01-01")
+	third := made(second, "2", "2030-01-01")
 	if later := one[int](b, `SELECT count(*) FROM access_tokens t JOIN access_tokens p ON p.id = t.made_with WHERE t.expires_at > p.expires_at OR t.expires_at IS NULL`); later != 0 {
 		t.Errorf("%d end later than what they were made with", later)
 	}
