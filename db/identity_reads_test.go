@@ -46,6 +46,48 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 	}
 }
 
+// Nor does an administrator's, nor one of what is in flight, when nothing on it is theirs and the planner is mistaken: each looks at so many.
+func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT gen_random_uuid(), c.id, c.user_id, c.type, 'manual', now(), now(), now(), 1 FROM connectors c`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, open_runs`)
+	for _, role := range identity.Roles {
+		for name, c := range map[string]struct {
+			through, list string
+			most          int64
+		}{
+			"connectors": {`SELECT api.connectors_through(0, 20000)::text`, `SELECT * FROM api.connectors WHERE id > 0 AND id <= $through::integer ORDER BY id LIMIT 51`, 1500},
+			"open runs": {`SELECT api.open_runs_through('00000000-0000-0000-0000-000000000000', 5000)::text`,
+				`SELECT * FROM api.runs WHERE status = 'running' AND id > '00000000-0000-0000-0000-000000000000' AND id <= $through::uuid ORDER BY id LIMIT 51`, 40000},
+		} {
+			b.serves(identity.Who{UserID: 7, Role: role}, func(tx pgx.Tx) {
+				for _, sql := range []string{c.through, c.list} {
+					var plan, through string
+					if err := tx.QueryRow(t.Context(), c.through).Scan(&through); err != nil {
+						t.Fatal(err)
+					}
+					sql = strings.ReplaceAll(sql, "$through", "'"+through+"'")
+					if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql).Scan(&plan); err != nil {
+						t.Fatal(err)
+					}
+					_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
+					_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
+					_, took, _ := strings.Cut(plan, `"Execution Time": `)
+					if n := leading(hit) + leading(read); n > c.most {
+						t.Errorf("%s by a %s reads %d buffers, want at most %d:\n%s", name, role, n, c.most, plan)
+					} else {
+						t.Logf("%s by a %s: %d buffers, %d ms: %s", name, role, n, leading(took), sql)
+					}
+				}
+			})
+		}
+	}
+}
+
 func leading(text string) (n int64) {
 	for _, r := range text {
 		if r < '0' || r > '9' {

@@ -48,6 +48,22 @@ func may(b *base, tx pgx.Tx, sql string, args ...any) bool {
 	return err == nil && tag.RowsAffected() == 1
 }
 
+// tries is the code of the error of a statement, in a savepoint.
+func tries(b *base, tx pgx.Tx, sql string, args ...any) string {
+	b.Helper()
+	nested, err := tx.Begin(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = nested.Rollback(b.Context()) }()
+	_, err = nested.Exec(b.Context(), sql, args...)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
 // viewers are one of each role and standing in group g, as user 7.
 func viewers() map[string]identity.Who {
 	all := map[string]identity.Who{}
@@ -96,14 +112,19 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 					kind, of.UserID, of.Scope, of.GroupID); creates != who.Creates(of) {
 					t.Errorf("%s creates %+v: %v", name, of, creates)
 				}
+				for column, value := range map[string]string{"type": "'file'", "user_id": "7", "scope": "'user'", "scope_id": "'g'"} {
+					if given := tries(b, tx, `UPDATE api.changeable SET `+column+` = `+value+` WHERE id = $1`, id); given != "42501" {
+						t.Errorf("%s gives by api.changeable another %s: %s", name, column, given)
+					}
+				}
 				for other, to := range owned {
 					if to.System != of.System { // nothing becomes a job
 						continue
 					}
-					given := may(b, tx, `UPDATE api.changeable c SET type = o.type, user_id = o.user_id, scope = o.scope, scope_id = o.scope_id
+					given := may(b, tx, `UPDATE api.givable c SET type = o.type, user_id = o.user_id, scope = o.scope, scope_id = o.scope_id
 						FROM (SELECT $2::text AS type, $3::integer AS user_id, $4::text AS scope, nullif($5, '') AS scope_id) o WHERE c.id = $1`,
 						id, map[bool]string{true: "word_count", false: "web"}[to.System], to.UserID, to.Scope, to.GroupID)
-					if want := who.Changes(of) && who.Changes(to); other != id && given != want {
+					if want := who.Gives(of) && who.Gives(to); other != id && given != want {
 						t.Errorf("%s makes %+v to %+v: %v", name, of, to, given)
 					}
 				}
@@ -211,6 +232,38 @@ func TestWhoWroteAConnectorIsTrueHoweverItWasWritten(t *testing.T) {
 	})
 }
 
+// No setting of a login that may not move keeps a change out of the audit.
+func TestNoSettingKeepsAChangeOutOfTheAudit(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	b.exec(`INSERT INTO conditions (name, query) VALUES ('c1', 'SELECT true'), ('c2', 'SELECT false')`)
+	b.exec(`UPDATE conditions SET query = 'SELECT 1 = 1' WHERE name = 'c1'`)
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id, config, condition, updated_by)
+		VALUES ('x', 'word_count', 1, '{"refresh_token": "`+sealedOld+`"}', 'c1', 'alice') RETURNING id`)
+	b.exec(`INSERT INTO connector_secrets (connector_id, name, envelope) VALUES ($1, 'rotated.x', '`+sealedOld+`')`, id)
+	login := "login " + one[string](b, `SELECT session_user`)
+	b.exec(`SET ROLE echomind_console`)
+	b.exec(`UPDATE connectors SET condition = 'c2' WHERE id = $1`, id)
+	for _, moving := range []string{"off", "on", "x"} {
+		b.exec(`SELECT set_config('echomind.moving', $1, false)`, moving)
+		b.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
+	}
+	b.exec(`UPDATE connector_secrets SET envelope = '`+sealedNew+`' WHERE connector_id = $1`, id)
+	b.exec(`SELECT set_config('echomind.resealing', 'on', false)`)
+	b.exec(`UPDATE connectors SET config = '{"refresh_token": "`+sealedNew+`"}' WHERE id = $1`, id)
+	b.exec(`RESET ROLE`)
+	b.holds(id, `c.updated_by = '`+login+`'`)
+	found := b.audited()
+	want := []string{"types.create", "conditions.create", "conditions.create", "conditions.update", "connectors.create", "connectors.update", "connectors.sync", "connectors.sync", "connectors.sync", "connectors.reseal", "connectors.reseal"}
+	if !slices.Equal(actions(found), want) {
+		t.Fatalf("%v, want %v", actions(found), want)
+	}
+	if found[5].Before["condition"] != "c1" || found[5].After["condition"] != "c2" || found[3].Before["query"] != "SELECT true" || found[9].Before["rotated.x"] == found[9].After["rotated.x"] ||
+		found[10].Before["config"] == found[10].After["config"] {
+		t.Errorf("%+v", found)
+	}
+}
+
 // What moves do in each cycle is no change of a person's.
 func TestACycleLeavesNothingInTheAudit(t *testing.T) {
 	b := newBase(t)
@@ -236,6 +289,23 @@ func TestASecretIsAFingerprintInTheAudit(t *testing.T) {
 		b.exec(`UPDATE connectors SET config = '{}' WHERE id = $1`, id)
 		if found := one[string](b, `SELECT string_agg(a::text, ' ') FROM audit a`); strings.Contains(found, secret) {
 			t.Errorf("%s is in the audit: %s", config, found)
+		}
+	}
+	for text, want := range map[string]string{
+		"https://u:first@a.example, https://u:second@b.example":  "https://secret:#@a.example, https://secret:#@b.example",
+		"nats://u:one@a:4222,nats://u:two@b:4222/x":              "nats://secret:#@a:4222,nats://secret:#@b:4222/x",
+		"https://token:abc@host.example/path":                    "https://secret:#@host.example/path",
+		"https://x.example/#/docs":                               "https://x.example/#secret:#",
+		"see https://x.example/a?b=c and //u:pw@host/p":          "see https://x.example/a?secret:# and //secret:#@host/p",
+		"postgres://u:p#q@host/db":                               "postgres://secret:#secret:#",
+		"postgres://u:p/q@host/db":                               "postgres://secret:#",
+		"https://a.example/?next=https://u:p@b.example/&sid=abc": "https://a.example/?secret:#",
+		"http://[::1]:8080/a//b nats://a:4222,b:4222":            "http://[::1]:8080/a//b nats://a:4222,b:4222",
+		"password=https://u:p@h and token: x":                    "password=secret and token: secret",
+	} {
+		got := one[string](b, `SELECT regexp_replace(moves.fingerprinted(to_jsonb($1::text)) #>> '{}', 'secret:[0-9a-f]{12}', 'secret:#', 'g')`, text)
+		if got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
 		}
 	}
 	same := one[bool](b, `SELECT moves.fingerprinted('{"password": "a"}') = moves.fingerprinted('{"password": "a"}')
@@ -287,6 +357,34 @@ func TestATokenHasAtMostTheRightsOfItsOwner(t *testing.T) {
 	}
 	b.exec(`UPDATE access_tokens SET expires_at = clock_timestamp()`)
 	is("nobody")
-	b.exec(`UPDATE access_tokens SET expires_at = NULL, revoked_at = clock_timestamp()`)
-	is("nobody")
+	b.exec(`UPDATE access_tokens SET expires_at = NULL`)
+	is("admin {g,h} {h}")
+	b.exec(`DELETE FROM users WHERE user_id = 7`)
+	is("nobody") // nothing that was said of them is left, and no token that counted by it
+}
+
+// What was made with a token ends no later than it, and with it, however deep.
+func TestATokenEndsWithTheOneThatItWasMadeWith(t *testing.T) {
+	b := newBase(t)
+	first := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at)
+		VALUES (7, 'user', '{read,write}', sha256('0'), 'x', clock_timestamp() + interval '1 hour') RETURNING id`)
+	made := func(with int32, secret, until string) (id int32) {
+		t.Helper()
+		who := identity.Who{UserID: 7, TokenID: with, Role: identity.User, Scopes: []identity.Scope{identity.Read, identity.Write}}
+		b.exec(`BEGIN`)
+		b.exec(`SELECT set_config('echomind.request', $1, true)`, identity.Request{Who: who}.Setting())
+		id = one[int32](b, `SELECT api.create_token(7, '', 'user', '{read,write}', sha256(convert_to($1, 'UTF8')), $2::timestamptz)`, secret, until)
+		b.exec(`COMMIT`)
+		return id
+	}
+	second := made(first, "1", "9998-01-01")
+	third := made(second, "2", "2030-01-01")
+	if later := one[int](b, `SELECT count(*) FROM access_tokens t JOIN access_tokens p ON p.id = t.made_with WHERE t.expires_at > p.expires_at OR t.expires_at IS NULL`); later != 0 {
+		t.Errorf("%d end later than what they were made with", later)
+	}
+	sooner := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'user', '{read}', sha256('4'), 'x') RETURNING id`)
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1`, first)
+	if left := one[string](b, `SELECT coalesce(string_agg(id::text, ' '), '') FROM access_tokens WHERE revoked_at IS NULL`); left != fmt.Sprint(sooner) {
+		t.Errorf("%s are left of %d, %d, %d, %d", left, first, second, third, sooner)
+	}
 }

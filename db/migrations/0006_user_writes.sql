@@ -395,8 +395,8 @@ BEGIN
         RAISE EXCEPTION 'trigger_sync: connector % is a source: parameters are for jobs, what is stored of a source is what its configuration says; update that instead',
             connector USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF jsonb_typeof(parameters) <> 'object' OR octet_length(parameters::text) > 16384 THEN
-        RAISE EXCEPTION 'trigger_sync: parameters are % bytes of %, must be an object of at most 16384', octet_length(parameters::text),
+    IF jsonb_typeof(parameters) <> 'object' OR octet_length(parameters::text) > 16384 OR jsonb_path_exists(parameters, '$.**{31}') THEN
+        RAISE EXCEPTION 'trigger_sync: parameters are % bytes of %, must be an object of at most 16384, nested at most 30 levels deep', octet_length(parameters::text),
             jsonb_typeof(parameters) USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT k.key INTO sealed FROM jsonb_each(parameters) k

@@ -39,10 +39,42 @@ CREATE TABLE access_tokens (
         CONSTRAINT access_tokens_expires_range CHECK (expires_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
     revoked_at   timestamptz,
     -- Written at most once an hour.
-    last_used_at timestamptz
+    last_used_at timestamptz,
+    -- With which token it was made: it ends no later than that, and is revoked with it.
+    made_with    integer
+        CONSTRAINT access_tokens_made_with_known REFERENCES access_tokens
 );
 -- Tokens: those of a user.
 CREATE INDEX access_tokens_user ON access_tokens (user_id, id);
+-- Tokens: those that one has made.
+CREATE INDEX access_tokens_made_with ON access_tokens (made_with) WHERE made_with IS NOT NULL;
+
+-- +goose StatementBegin
+CREATE FUNCTION access_tokens_revoke_made() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    WITH RECURSIVE made AS (
+        SELECT t.id FROM access_tokens t WHERE t.made_with = NEW.id
+        UNION
+        SELECT t.id FROM access_tokens t JOIN made m ON t.made_with = m.id
+    )
+    UPDATE access_tokens t SET revoked_at = NEW.revoked_at FROM made m WHERE t.id = m.id AND t.revoked_at IS NULL;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER access_tokens_revoked AFTER UPDATE OF revoked_at ON access_tokens FOR EACH ROW
+    WHEN (OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL) EXECUTE FUNCTION access_tokens_revoke_made();
+
+-- What was said of a user is taken back: their tokens, which counted as it said, count no more.
+-- +goose StatementBegin
+CREATE FUNCTION users_revoke_tokens() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE access_tokens t SET revoked_at = clock_timestamp() WHERE t.user_id = OLD.user_id AND t.revoked_at IS NULL;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER users_deleted AFTER DELETE ON users FOR EACH ROW EXECUTE FUNCTION users_revoke_tokens();
 
 -- What people have changed. It is appended to, by the functions and triggers below, in the transaction of the change.
 CREATE TABLE audit (
@@ -64,6 +96,11 @@ CREATE TABLE audit (
     owner_id     integer,
     scope        text,
     scope_id     text,
+    -- What it was before, of a change.
+    was_type     text,
+    was_owner_id integer,
+    was_scope    text,
+    was_scope_id text,
     -- Of a change the columns that have changed. A secret is a fingerprint: equal ones are equal secrets.
     before       jsonb,
     after        jsonb
@@ -103,14 +140,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down what somebody did: connectors.disable, tokens.create, … of: the connector that it is about.
+-- Writes down what somebody did: connectors.disable, tokens.create, … of: the connector that it is about; was: what it was before.
 -- +goose StatementBegin
-CREATE FUNCTION moves.note_change(action text, object_id text, before jsonb, after jsonb, of connectors DEFAULT NULL) RETURNS void
+CREATE FUNCTION moves.note_change(action text, object_id text, before jsonb, after jsonb, of connectors DEFAULT NULL, was connectors DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO audit (source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, before, after)
+    INSERT INTO audit (source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id,
+        was_type, was_owner_id, was_scope, was_scope_id, before, after)
     SELECT a.source, session_user, a.person, a.user_id, a.token_id, a.request_id, a.note, note_change.action, note_change.object_id,
-        of.id, of.type, of.user_id, of.scope, of.scope_id, note_change.before, note_change.after
+        of.id, of.type, of.user_id, of.scope, of.scope_id, was.type, was.user_id, was.scope, was.scope_id, note_change.before, note_change.after
     FROM moves.actor() a;
 END $$;
 -- +goose StatementEnd
@@ -123,13 +161,28 @@ CREATE FUNCTION moves.fingerprint(secret text) RETURNS text
 $$;
 -- +goose StatementEnd
 
+-- A word of a text with fingerprints for who may enter, and for what follows the first ? or #, of the URLs in it. These stand between chr(1)
+-- and chr(2) until pairs are looked for, as what is hidden already is no pair. What no port follows a colon as may be a password.
+-- +goose StatementBegin
+CREATE FUNCTION moves.fingerprinted_url(word text) RETURNS text
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    tail text := coalesce(substring(word FROM '//[^?#]*[?#](.+)$'), '');
+BEGIN
+    RETURN (SELECT string_agg(CASE WHEN p.place = 1 OR p.hidden IS NULL THEN p.piece
+            ELSE chr(1) || substr(moves.fingerprint(p.hidden), 8) || chr(2) || substr(p.piece, length(p.hidden) + 1) END, '//' ORDER BY p.place)
+        FROM (SELECT s.piece, s.place, coalesce(substring(s.piece FROM '^([^/]*)@'), substring(s.piece FROM '^[^/]*:[0-9]*[^]0-9,:/?#].*')) AS hidden
+            FROM unnest(string_to_array(left(word, length(word) - length(tail)), '//')) WITH ORDINALITY s(piece, place)) p)
+        || CASE WHEN tail <> '' THEN chr(1) || substr(moves.fingerprint(tail), 8) || chr(2) ELSE '' END;
+END $$;
+-- +goose StatementEnd
+
 -- A configuration with fingerprints for secrets: envelopes, values of keys that look secret, what URLs and connection strings carry.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fingerprinted(value jsonb, is_secret boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
     plain text;
-    part  text;
 BEGIN
     CASE jsonb_typeof(value)
     WHEN 'object' THEN
@@ -153,16 +206,13 @@ BEGIN
     IF is_secret OR plain LIKE 'enc:v1:%' THEN
         RETURN to_jsonb(moves.fingerprint(plain));
     END IF;
-    part := substring(plain FROM '://([^/?#[:space:]]*)@');
-    IF part IS NOT NULL THEN
-        plain := replace(plain, '://' || part || '@', '://' || moves.fingerprint(part) || '@');
+    plain := translate(plain, chr(1) || chr(2), '');
+    IF plain LIKE '%//%' THEN
+        SELECT string_agg(CASE WHEN w.word[1] LIKE '%//%' THEN moves.fingerprinted_url(w.word[1]) ELSE w.word[1] END, '' ORDER BY w.place) INTO plain
+        FROM regexp_matches(plain, '[[:space:]]+|[^[:space:]]+', 'g') WITH ORDINALITY w(word, place);
     END IF;
-    part := substring(plain FROM '://[^?#]*[?#](.*)');
-    IF part <> '' THEN
-        plain := left(plain, -length(part)) || moves.fingerprint(part);
-    END IF;
-    RETURN to_jsonb(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)(''[^'']*''|"[^"]*"|[^[:space:];&,]+)',
-        '\1secret', 'gi'));
+    RETURN to_jsonb(translate(replace(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)(''[^'']*''|"[^"]*"|[^[:space:];&,]+)',
+        '\1secret', 'gi'), chr(1), 'secret:'), chr(2), ''));
 END $$;
 -- +goose StatementEnd
 
@@ -184,7 +234,7 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN
@@ -192,24 +242,41 @@ BEGIN
         PERFORM moves.note_change('connectors.delete', OLD.id::text, moves.differing(old_row, NULL), NULL, OLD);
     ELSIF TG_OP = 'INSERT' THEN
         PERFORM moves.note_change('connectors.create', NEW.id::text, NULL, moves.differing(new_row, NULL), NEW);
-    ELSIF TG_NAME = 'connectors_audit_triggered' THEN
+    ELSIF TG_NAME = 'connectors_noted_triggered' THEN
         PERFORM moves.note_change('connectors.sync', NEW.id::text, NULL, NULL, NEW);
-    ELSIF new_row <> old_row AND NOT (current_setting('echomind.resealing', true) IS NOT DISTINCT FROM 'on' AND connector_resealed(OLD, NEW)) THEN
-        PERFORM moves.note_change('connectors.update', NEW.id::text, moves.differing(old_row, new_row), moves.differing(new_row, old_row), NEW);
+    ELSIF new_row <> old_row AND current_setting('echomind.resealing', true) IS NOT DISTINCT FROM 'on' AND connector_resealed(OLD, NEW) THEN
+        PERFORM moves.note_change('connectors.reseal', NEW.id::text, jsonb_build_object('config', moves.fingerprint(OLD.config::text)),
+            jsonb_build_object('config', moves.fingerprint(NEW.config::text)), NEW);
+    ELSIF new_row <> old_row THEN
+        PERFORM moves.note_change('connectors.update', NEW.id::text, moves.differing(old_row, new_row), moves.differing(new_row, old_row), NEW, OLD);
     END IF;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER connectors_audit AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
+-- Their names come after connectors_config_depth and _size: what these refuse is not read here.
+CREATE TRIGGER connectors_noted AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- The columns that users write: a move writes none of them, and its rows cost nothing here.
-CREATE TRIGGER connectors_audit_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard ON connectors
+CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- Plain SQL that triggers. moves.trigger_sync says more itself.
-CREATE TRIGGER connectors_audit_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
+CREATE TRIGGER connectors_noted_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
     WHEN (NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at AND NEW.trigger_requested_at IS NOT NULL
-        AND coalesce(current_setting('echomind.moving', true), '') = '')
+        AND (coalesce(current_setting('echomind.moving', true), '') = '' OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE')))
     EXECUTE FUNCTION connectors_audit();
+
+-- A rotated secret that is not replaced by its connector's run.
+-- +goose StatementBegin
+CREATE FUNCTION connector_secrets_audit() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM moves.note_change('connectors.reseal', NEW.connector_id::text, jsonb_build_object(NEW.name, moves.fingerprint(OLD.envelope)),
+        jsonb_build_object(NEW.name, moves.fingerprint(NEW.envelope)), c) FROM connectors c WHERE c.id = NEW.connector_id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connector_secrets_noted AFTER UPDATE OF envelope ON connector_secrets FOR EACH ROW
+    WHEN (NEW.envelope <> OLD.envelope AND NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE')) EXECUTE FUNCTION connector_secrets_audit();
 
 -- Whose change it was, where the statement does not say.
 -- +goose StatementBegin
@@ -230,7 +297,7 @@ END $$;
 CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
     WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
 CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
 -- Writes down a change of a row of another table. Its arguments are what the changes are called, the key, and what is not shown.
@@ -256,6 +323,7 @@ CREATE TRIGGER access_tokens_audit AFTER INSERT OR UPDATE OR DELETE ON access_to
 CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', 'user_id', '{}');
 CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', 'name', '{}');
+CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', 'name', '{}');
 CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', 'user_id', '{}');
 
 -- +goose StatementBegin
@@ -313,6 +381,9 @@ WHERE (c.scope = ANY (api.open_scopes())
 -- What somebody may change, and what it may become.
 CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH CASCADED CHECK OPTION;
 
+-- What somebody may give: another scope, owner or type. Who may change a connector of somebody else's changes none of these.
+CREATE VIEW api.givable AS SELECT * FROM api.changeable WHERE api.is_superadmin() OR user_id = api.viewer_id() WITH CASCADED CHECK OPTION;
+
 -- What somebody may add. Who leads a group changes its connectors, and adds none.
 CREATE VIEW api.creatable AS
 SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap,
@@ -323,21 +394,37 @@ WHERE api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[]) A
     AND (c.scope = 'user' OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('create_groups'))::text[]))))
 WITH CASCADED CHECK OPTION;
 
+-- Whether somebody sees a connector that is there: asked of one row after the other, never of all connectors at once.
+-- +goose StatementBegin
+CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM api.connectors c WHERE c.id = connector);
+END $$;
+-- +goose StatementEnd
+
 -- The runs of what somebody sees; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
     r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
     r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
-FROM scheduler_runs r WHERE api.is_superadmin() OR EXISTS (SELECT FROM api.connectors c WHERE c.id = r.connector_id);
+FROM scheduler_runs r WHERE api.is_superadmin() OR api.sees_connector(r.connector_id);
 
+-- Whether somebody sees a connector of an ownership, as api.connectors says.
+-- +goose StatementBegin
+CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
+        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
+END $$;
+-- +goose StatementEnd
+
+-- What was done to a connector is for who sees it now, and saw it before and after. That of deleted ones is for who sees everything.
 CREATE VIEW api.audit AS
 SELECT a.* FROM audit a
 WHERE api.is_superadmin()
-    OR ((a.scope = ANY (api.open_scopes()) OR (a.scope = 'user' AND a.owner_id = api.viewer_id())
-            OR (a.scope = 'group' AND a.scope_id = ANY (api.groups('groups')))
-            OR (a.scope = ANY (api.job_scopes()) AND a.type = ANY ((SELECT api.job_types())::text[])))
-        AND (a.type <> ALL ((SELECT api.job_types())::text[]) OR a.scope = ANY (api.job_scopes())));
+    OR (api.sees(a.type, a.owner_id, a.scope, a.scope_id) AND (a.was_scope IS NULL OR api.sees(a.was_type, a.was_owner_id, a.was_scope, a.was_scope_id))
+        AND api.sees_connector(a.connector_id));
 
 -- Everybody sees their own tokens.
 CREATE VIEW api.tokens AS
@@ -386,6 +473,7 @@ DECLARE
     made   integer;
     viewer jsonb := api.viewer();
     owners text := (SELECT u.role FROM users u WHERE u.user_id = owner);
+    parent access_tokens;
 BEGIN
     IF (owner <> api.viewer_id() AND NOT api.is_superadmin()) OR viewer IS NULL OR api.rank(of_role) > api.rank(viewer ->> 'role')
         OR api.rank(of_role) > api.rank(owners) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
@@ -394,8 +482,12 @@ BEGIN
     IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
         RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
     END IF;
-    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
-        VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), until) RETURNING id INTO made;
+    SELECT * INTO parent FROM access_tokens t WHERE t.id = (viewer ->> 'token_id')::integer FOR SHARE;   -- a revoking waits, and takes this one along
+    IF parent.revoked_at IS NOT NULL THEN
+        RAISE EXCEPTION 'a token that is revoked makes none' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
+    END IF;
+    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at, made_with)
+        VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), least(until, parent.expires_at), parent.id) RETURNING id INTO made;
     RETURN made;
 END $$;
 -- +goose StatementEnd
@@ -405,6 +497,21 @@ END $$;
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- The connector, and the open run, that is so many behind another by its number, so that a look for what somebody sees among them is bounded;
+-- null: there are not so many. They read the primary key alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.connectors_through(after integer, look integer) RETURNS integer
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT c.id FROM connectors c WHERE c.id > after ORDER BY c.id OFFSET least(look, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION api.open_runs_through(after uuid, look integer) RETURNS uuid
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT r.id FROM open_runs r WHERE r.id > after ORDER BY r.id OFFSET least(look, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 
@@ -424,23 +531,29 @@ END $$;
 -- +goose Down
 DROP SCHEMA api CASCADE;
 DROP TRIGGER owner_quotas_audit ON owner_quotas;
+DROP TRIGGER conditions_audit ON conditions;
 DROP TRIGGER connector_types_audit ON connector_types;
 DROP TRIGGER connectors_by_changed ON connectors;
 DROP TRIGGER connectors_by_added ON connectors;
-DROP TRIGGER connectors_audit_triggered ON connectors;
-DROP TRIGGER connectors_audit_changed ON connectors;
-DROP TRIGGER connectors_audit ON connectors;
+DROP TRIGGER connectors_noted_triggered ON connectors;
+DROP TRIGGER connectors_noted_changed ON connectors;
+DROP TRIGGER connectors_noted ON connectors;
 DROP TABLE audit_key;
 DROP TABLE audit;
 DROP TABLE access_tokens;
 DROP TABLE group_members;
 DROP TABLE users;
+DROP TRIGGER connector_secrets_noted ON connector_secrets;
+DROP FUNCTION connector_secrets_audit();
+DROP FUNCTION access_tokens_revoke_made();
+DROP FUNCTION users_revoke_tokens();
 DROP FUNCTION audit_refuse();
 DROP FUNCTION audit_row();
 DROP FUNCTION connectors_by();
 DROP FUNCTION connectors_audit();
 DROP FUNCTION moves.differing(jsonb, jsonb);
 DROP FUNCTION moves.fingerprinted(jsonb, boolean);
+DROP FUNCTION moves.fingerprinted_url(text);
 DROP FUNCTION moves.fingerprint(text);
-DROP FUNCTION moves.note_change(text, text, jsonb, jsonb, connectors);
+DROP FUNCTION moves.note_change(text, text, jsonb, jsonb, connectors, connectors);
 DROP FUNCTION moves.actor();

@@ -102,13 +102,15 @@ func Value(value any, numbers bool) any {
 		if secret.IsEnvelope(v) {
 			return Mask
 		}
-		return URL(v)
+		return inText(v, Mask)
 	}
 	return value
 }
 
-// URL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is.
-func URL(text string) string {
+// URL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is. A fragment is cut off.
+func URL(text string) string { return inText(text, "") }
+
+func inText(text, fragment string) string {
 	text = secret.Pairs(text)
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
@@ -122,7 +124,7 @@ func URL(text string) string {
 		u.User, changed = url.UserPassword(u.User.Username(), Mask), true
 	}
 	if u.Fragment != "" { // where sign-ins leave their tokens
-		u.Fragment, u.RawFragment, changed = "", "", true
+		u.Fragment, u.RawFragment, changed = fragment, "", true
 	}
 	query := u.Query()
 	for key := range query {
@@ -141,7 +143,7 @@ func URL(text string) string {
 // tokenUsers are the schemes in whose URLs the user may be a token.
 var tokenUsers = []string{"http", "https", "nats", "tls", "ws", "wss"}
 
-// Masked returns the path of a value that is a mask: a configuration that was copied from our own output.
+// Masked returns the path of a value that has a mask in it: a configuration that was copied from our own output.
 func Masked(value any, path string) string {
 	switch v := value.(type) {
 	case map[string]any:
@@ -157,7 +159,7 @@ func Masked(value any, path string) string {
 			}
 		}
 	case string:
-		if v == Mask || strings.Contains(v, ":"+Mask+"@") || strings.Contains(v, "//"+Mask+"@") || strings.Contains(v, "="+Mask) {
+		if strings.Contains(v, Mask) {
 			return path
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -28,14 +29,16 @@ func (a *API) connectorRoutes() {
 
 // ByID names one connector.
 type ByID struct {
-	ID int32 `path:"id" minimum:"1"`
+	ID int64 `path:"id" minimum:"1" maximum:"2147483647" format:"int32"` // int64, as what is beyond int32 would be cut to it before it is looked at
 }
+
+func (b ByID) number() int32 { return int32(b.ID) }
 
 // ConnectorFilter is what may be asked of a list of connectors.
 type ConnectorFilter struct {
 	Type    string `query:"type" maxLength:"63"`
 	Status  string `query:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
-	UserID  int32  `query:"user_id" minimum:"1" doc:"Whose."`
+	UserID  int64  `query:"user_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"Whose."`
 	Scope   string `query:"scope" enum:"user,group,org"`
 	ScopeID string `query:"scope_id" maxLength:"128"`
 }
@@ -50,7 +53,7 @@ type ConnectorList struct {
 type ConnectorPage struct {
 	Body struct {
 		Connectors    []Connector `json:"connectors"`
-		NextPageToken *string     `json:"next_page_token" doc:"Null where there are no more."`
+		NextPageToken *string     `json:"next_page_token" doc:"Null where there are no more. A page may have fewer connectors than asked for, and a next one."`
 	}
 }
 
@@ -68,26 +71,50 @@ func given[T comparable](value T) *T {
 	return &value
 }
 
+// lookahead is how many connectors one page is looked for in, for administrators: no index has what they see.
+const lookahead = 20_000
+
+// bound says how far a page is looked for, and whether there is more behind that.
+func bound(ctx context.Context, q *dbgen.Queries, p *dbgen.ListConnectorsParams) (further bool, err error) {
+	p.Through = math.MaxInt32
+	if requestOf(ctx).Role != identity.Admin {
+		return false, nil
+	}
+	through, err := q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: p.After, Look: lookahead})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	p.Through = through
+	return err == nil, err
+}
+
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
-		Type: given(in.Type), Status: given(in.Status), UserID: given(in.UserID), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.PageSize + 1,
+		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.most() + 1,
 	}
 	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
 		return nil, err
 	}
 	out := &ConnectorPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		further, err := bound(ctx, q, &p)
+		if err != nil {
+			return err
+		}
 		found, err := q.ListConnectors(ctx, p)
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.Body.Connectors = make([]Connector, len(found))
 		for i, c := range found {
 			out.Body.Connectors[i] = viewConnector(c)
 		}
-		if more {
+		switch {
+		case more:
 			out.Body.NextPageToken = pageToken(in.ConnectorFilter, found[len(found)-1].ID)
+		case further:
+			out.Body.NextPageToken = pageToken(in.ConnectorFilter, p.Through)
 		}
 		return nil
 	})
@@ -107,7 +134,7 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 
 func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		out, err = seen(ctx, q, in.ID)
+		out, err = seen(ctx, q, in.number())
 		return err
 	})
 	return out, err
@@ -193,7 +220,7 @@ type UpdateConnector struct {
 
 func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		old, err := locked(ctx, q, in.ID)
+		old, err := locked(ctx, q, in.number())
 		if err != nil {
 			return err
 		}
@@ -212,7 +239,12 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if err := in.Body.check(p); err != nil {
 			return err
 		}
-		if p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID {
+		given := p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
+		if given {
+			if who := requestOf(ctx); old.UserID != who.UserID && !who.Role.AtLeast(identity.Superadmin) {
+				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, old.UserID),
+					"Leave type, user_id, scope and scope_id away, or ask its owner.")
+			}
 			if err := mayCreate(ctx, q, p); err != nil {
 				return err
 			}
@@ -221,16 +253,25 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 			return err
 		}
 		by := fmt.Sprintf("user %d", requestOf(ctx).UserID)
-		_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
-			ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-			ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
-			DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-			CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
-		})
+		if given {
+			_, err = q.GiveConnector(ctx, dbgen.GiveConnectorParams{
+				ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
+				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
+				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+			})
+		} else {
+			_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
+				ID: p.ID, Name: p.Name, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
+				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
+				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+			})
+		}
 		if err != nil {
 			return err
 		}
-		out, err = seen(ctx, q, in.ID)
+		out, err = seen(ctx, q, in.number())
 		return err
 	})
 	return out, err
@@ -241,14 +282,14 @@ type Nothing struct{}
 
 func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, error) {
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		old, err := locked(ctx, q, in.ID)
+		old, err := locked(ctx, q, in.number())
 		if err != nil {
 			return err
 		}
 		if err := in.check(old); err != nil {
 			return err
 		}
-		_, err = q.DeleteConnector(ctx, in.ID)
+		_, err = q.DeleteConnector(ctx, in.number())
 		return err
 	})
 	return &Nothing{}, err
@@ -272,7 +313,7 @@ type Asked struct {
 }
 
 func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, error) {
-	p, out := dbgen.SyncParams{ID: in.ID}, &Asked{}
+	p, out := dbgen.SyncParams{ID: in.number()}, &Asked{}
 	if in.Body != nil {
 		p.AllowDeletions = in.Body.AllowDeletions
 		if in.Body.Parameters != nil && string(in.Body.Parameters) != "null" {
@@ -283,26 +324,26 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 		}
 	}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if _, err := locked(ctx, q, in.ID); err != nil {
+		if _, err := locked(ctx, q, in.number()); err != nil {
 			return err
 		}
 		at, err := q.Sync(ctx, p)
-		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.ID, at.UTC()
+		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.number(), at.UTC()
 		return err
 	})
 	return out, err
 }
 
 func (a *API) enableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
-	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Enable(ctx, in.ID)
+	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Enable(ctx, in.number())
 		return err
 	})
 }
 
 func (a *API) disableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
-	return a.switched(ctx, in.ID, func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.ID, Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
+	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
+		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.number(), Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
 		return err
 	})
 }

@@ -73,6 +73,11 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 	back := me.do("PATCH", "/connectors/"+id, map[string]any{"config": shown.body["config"]}, "If-Match", "*")
 	me.refused(422, "invalid", back)
 	require.Contains(t, back.text, "write the secret itself")
+	for _, config := range []string{`{"url":"https://x.example/#/docs"}`, `{"text":"password: TEXT"}`, `{"headers":["X-Api-Key: KEY"]}`} {
+		require.Equal(t, http.StatusOK, me.do("PATCH", "/connectors/"+id, `{"type":"web","config":`+config+`}`, "If-Match", "*").status)
+		me.refused(422, "invalid", me.do("PATCH", "/connectors/"+id, map[string]any{"config": me.get("/connectors/" + id)["config"]}, "If-Match", "*"))
+		require.JSONEq(t, config, one[string](w, `SELECT config::text FROM connectors`))
+	}
 	for _, config := range []string{`{"x": "\u0000"}`, `[]`, `"x"`} {
 		r := me.do("PATCH", "/connectors/"+id, `{"config":`+config+`}`, "If-Match", "*")
 		me.refused(422, "invalid", r)

@@ -98,7 +98,7 @@ func (s Settings) check(p dbgen.AddConnectorParams) error {
 			return problem.Invalid("body.config", "must be an object, and its texts without NUL characters")
 		}
 		if at := masks.Masked(object, "body.config"); at != "" {
-			return problem.Invalid(at, "is "+masks.Mask+", which stands for a secret in our answers; write the secret itself")
+			return problem.Invalid(at, "has "+masks.Mask+", which stands for a secret in our answers; write the secret itself")
 		}
 	}
 	if s.TimeZone.Given {

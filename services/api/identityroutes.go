@@ -100,7 +100,7 @@ func viewToken(t dbgen.ApiToken) Token {
 
 // TokenFilter is what may be asked of a list of tokens.
 type TokenFilter struct {
-	UserID int32 `query:"user_id" minimum:"1" doc:"Whose; a superadmin sees everybody's."`
+	UserID int64 `query:"user_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"Whose; a superadmin sees everybody's."`
 }
 
 // TokenList is how tokens are asked for.
@@ -118,7 +118,7 @@ type TokenPage struct {
 }
 
 func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error) {
-	p := dbgen.ListTokensParams{UserID: given(in.UserID), Page: in.PageSize + 1}
+	p := dbgen.ListTokensParams{UserID: given(int32(in.UserID)), Page: in.most() + 1}
 	if err := place(in.PageToken, in.TokenFilter, &p.After); err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error)
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.Body.Tokens = make([]Token, len(found))
 		for i, t := range found {
 			out.Body.Tokens[i] = viewToken(t)
@@ -186,12 +186,12 @@ func (a *API) createToken(ctx context.Context, in *NewToken) (*OneToken, error) 
 func (a *API) revokeToken(ctx context.Context, in *ByID) (*OneToken, error) {
 	out := &OneToken{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if _, err := q.RevokeToken(ctx, in.ID); errors.Is(err, pgx.ErrNoRows) {
-			return problem.NotFound(fmt.Sprintf("token %d", in.ID))
+		if _, err := q.RevokeToken(ctx, in.number()); errors.Is(err, pgx.ErrNoRows) {
+			return problem.NotFound(fmt.Sprintf("token %d", in.number()))
 		} else if err != nil {
 			return err
 		}
-		revoked, err := q.GetToken(ctx, in.ID)
+		revoked, err := q.GetToken(ctx, in.number())
 		out.Body = viewToken(revoked)
 		return err
 	})
@@ -218,7 +218,7 @@ type Entry struct {
 
 // AuditFilter is what may be asked of the audit.
 type AuditFilter struct {
-	ConnectorID int32 `query:"connector_id" minimum:"1" doc:"About which connector. Only a superadmin leaves it away."`
+	ConnectorID int64 `query:"connector_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"About which connector. Only a superadmin leaves it away."`
 }
 
 // AuditList is how the audit is asked for.
@@ -239,7 +239,7 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 	if in.ConnectorID == 0 && !requestOf(ctx).Role.AtLeast(identity.Superadmin) {
 		return nil, problem.Forbidden("The whole audit is for superadmins.", "Ask for that of a connector that you see, with connector_id.")
 	}
-	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(in.ConnectorID), Page: in.PageSize + 1}
+	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(int32(in.ConnectorID)), Page: in.most() + 1}
 	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.Body.Entries = make([]Entry, len(found))
 		for i, e := range found {
 			out.Body.Entries[i] = Entry{

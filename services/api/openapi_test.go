@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -25,6 +26,13 @@ func TestTheDocumentIsCurrentAndHasEveryOperation(t *testing.T) {
 			OperationID string
 			Description string
 			Security    []map[string][]string
+			Parameters  []struct {
+				Name   string
+				Schema struct {
+					Type    string
+					Maximum *int64
+				}
+			}
 		}
 	}
 	require.NoError(t, json.Unmarshal(made, &document))
@@ -34,6 +42,12 @@ func TestTheDocumentIsCurrentAndHasEveryOperation(t *testing.T) {
 		for method, operation := range methods {
 			found = append(found, identity.Operation(operation.OperationID))
 			require.NotEmpty(t, operation.Security, "%s %s", method, path)
+			for _, p := range operation.Parameters {
+				if p.Schema.Type == "integer" {
+					require.NotNil(t, p.Schema.Maximum, "%s %s: %s", method, path, p.Name)
+					require.LessOrEqual(t, *p.Schema.Maximum, int64(math.MaxInt32), "%s %s: %s", method, path, p.Name)
+				}
+			}
 		}
 	}
 	slices.Sort(found)

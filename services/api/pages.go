@@ -10,9 +10,11 @@ import (
 
 // Paging is how a list is asked for in pages.
 type Paging struct {
-	PageSize  int32  `query:"page_size" minimum:"1" maximum:"500" default:"50" doc:"How many at most."`
+	PageSize  int64  `query:"page_size" minimum:"1" maximum:"500" default:"50" format:"int32" doc:"How many at most."`
 	PageToken string `query:"page_token" maxLength:"500" doc:"The next_page_token of an earlier page, with the same filter."`
 }
+
+func (p Paging) most() int32 { return int32(p.PageSize) }
 
 // cursor is where a page begins, and for which filter.
 type cursor struct {

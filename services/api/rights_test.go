@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -189,4 +190,104 @@ func TestATokenMakesNoneThatMayMore(t *testing.T) {
 	me.refused(401, "unauthenticated", mine.do("GET", "/me", nil))
 	me.refused(403, "forbidden", me.do("GET", "/audit", nil))
 	require.NotEmpty(t, w.as(1, identity.Superadmin).get("/audit")["entries"])
+}
+
+// A number of 33 bits names nothing, and not what its lower 32 bits name.
+func TestANumberThatIsTooLargeNamesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.Superadmin)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	for _, beyond := range []int64{1 << 32, 1 << 31, math.MaxInt64 - math.MaxUint32} {
+		other := beyond + int64(c.id)
+		for _, asked := range [][2]string{
+			{"GET", "/connectors/%d"}, {"DELETE", "/connectors/%d"}, {"POST", "/connectors/%d/sync"}, {"POST", "/connectors/%d/disable"},
+			{"POST", "/connectors/%d/enable"}, {"GET", "/connectors/%d/runs"}, {"POST", "/tokens/%d/revoke"}, {"GET", "/connectors?user_id=%d"},
+			{"GET", "/tokens?user_id=%d"}, {"GET", "/audit?connector_id=%d"}, {"GET", "/connectors?page_size=%d"},
+		} {
+			me.refused(422, "invalid", me.do(asked[0], fmt.Sprintf(asked[1], other), nil, "If-Match", "*"))
+		}
+	}
+	require.Equal(t, "PENDING", me.get(fmt.Sprintf("/connectors/%d", c.id))["status"])
+}
+
+// Who leads a group, or looks after it, changes its connectors, and takes none from its owner.
+func TestAConnectorIsTakenFromItsOwnerByNobodyButASuperadmin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO group_members VALUES (7, 'g', true), (8, 'g', true), (9, 'g', true), (7, 'h', true)`)
+	owner, lead, admin := w.as(9, identity.User), w.as(8, identity.User), w.as(7, identity.Admin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', 'web', 9, 'group', 'g') RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	for user, other := range map[int]caller{8: lead, 7: admin} {
+		for _, body := range []map[string]any{
+			{"user_id": user}, {"scope": "user", "scope_id": nil, "user_id": user}, {"scope": "user", "scope_id": nil}, {"type": "file"}, {"scope": "org", "scope_id": nil},
+			{"scope_id": "h"}, {"scope_id": "h", "user_id": user},
+		} {
+			other.refused(403, "forbidden", other.do("PATCH", path, body, "If-Match", "*"))
+		}
+		require.Equal(t, 200, other.do("PATCH", path, map[string]any{"name": "y", "user_id": 9, "scope": "group"}, "If-Match", "*").status)
+	}
+	owner.refused(403, "forbidden", owner.do("PATCH", path, map[string]any{"user_id": 8, "scope": "user", "scope_id": nil}, "If-Match", "*"))
+	require.Equal(t, 200, owner.do("PATCH", path, map[string]any{"scope": "user", "scope_id": nil, "type": "file"}, "If-Match", "*").status)
+	require.Equal(t, 200, w.as(1, identity.Superadmin).do("PATCH", path, map[string]any{"user_id": 8}, "If-Match", "*").status)
+	require.EqualValues(t, 8, lead.get(path)["user_id"])
+}
+
+// An entry shows what a connector was before and after: it is for who saw both, and sees it now.
+func TestWhatAConnectorWasIsForWhoSawItThenAndSeesItNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other, super := w.as(8, identity.User), w.as(7, identity.User), w.as(1, identity.Superadmin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 8, '{"url":"https://private.example/"}') RETURNING id`)
+	path := fmt.Sprintf("/audit?connector_id=%d", id)
+	shown := func(c caller) (names []string) {
+		for _, e := range c.get(path)["entries"].([]any) {
+			names = append(names, fmt.Sprint(e.(map[string]any)["action"], e.(map[string]any)["note"]))
+		}
+		return names
+	}
+	change := func(note string, body map[string]any) {
+		require.Equal(t, 200, super.do("PATCH", fmt.Sprintf("/connectors/%d", id), body, "If-Match", "*", "Audit-Note", note).status)
+	}
+	change("opened", map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	change("open", map[string]any{"name": "y"})
+	require.Equal(t, []string{"connectors.updateopen"}, shown(other))
+	require.Equal(t, []string{"connectors.updateopen", "connectors.updateopened", "connectors.create<nil>"}, shown(owner))
+	change("closed", map[string]any{"scope": "user", "config": map[string]any{"url": "https://private.example/"}})
+	require.Empty(t, shown(other))
+	change("reopened", map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	require.Equal(t, []string{"connectors.updateopen"}, shown(other))
+	change("given", map[string]any{"scope": "user", "user_id": 9})
+	require.Empty(t, shown(owner))
+	require.Len(t, shown(super), 6)
+}
+
+// A token that ends makes none that outlives it, and takes those along that it has made.
+func TestAChildOfATokenIsOverWithIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	w.exec(`UPDATE access_tokens SET expires_at = clock_timestamp() + interval '1 hour'`)
+	made := me.do("POST", "/tokens", map[string]any{"scopes": []string{"read", "write"}})
+	require.Equal(t, 201, made.status, made.text)
+	child := caller{w, made.body["token"].(string)}
+	require.Equal(t, me.get("/tokens")["tokens"].([]any)[0].(map[string]any)["expires_at"], made.body["expires_at"])
+	require.Equal(t, 200, me.do("POST", fmt.Sprintf("/tokens/%v/revoke", me.get("/me")["token_id"]), nil).status)
+	me.refused(401, "unauthenticated", child.do("GET", "/me", nil))
+}
+
+// Too deep or too large is said of the field, and nothing reads it before.
+func TestAConfigurationThatIsTooDeepOrTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	for _, depth := range []int{31, 1000, 9000} {
+		me.refused(422, "invalid", me.do("POST", "/connectors", `{"name":"x","type":"web","config":{"a":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}}`))
+	}
+	me.refused(422, "invalid", me.do("POST", "/connectors", `{"name":"x","type":"web","config":{"a":["a"`+strings.Repeat(`,"a"`, 100_000)+`]}}`))
+	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	job := w.something(identity.Ownership{UserID: 7, Scope: "user", System: true})
+	super := w.as(1, identity.Superadmin)
+	super.refused(422, "invalid", super.do("POST", fmt.Sprintf("/connectors/%d/sync", job.id), `{"parameters":`+strings.Repeat(`{"a":`, 2500)+"1"+strings.Repeat("}", 2500)+`}`))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +17,7 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// lookback is how many ended runs one page is looked for in. Who sees few connectors may get pages that are not full.
+// lookback is how many open runs, and how many ended ones, one page is looked for in. Who sees few connectors may get pages that are not full.
 const lookback = 5000
 
 func (a *API) runRoutes() {
@@ -95,7 +96,7 @@ type RunFilter struct {
 	Type   string `query:"type" maxLength:"63"`
 }
 
-// runPlace is behind which run a page begins: open ones come first.
+// runPlace is behind which run a page begins: open ones come first, by number.
 type runPlace struct {
 	Ended bool      `json:"e"`
 	At    time.Time `json:"t"`
@@ -113,21 +114,21 @@ type ConnectorRuns struct {
 }
 
 func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, error) {
-	filter := []any{in.ID, in.Status}
+	filter := []any{in.number(), in.Status}
 	at := runPlace{At: beginning}
 	if err := place(in.PageToken, filter, &at); err != nil {
 		return nil, err
 	}
 	out := &RunPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if sees, err := q.SeesConnector(ctx, in.ID); err != nil || !sees {
-			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.ID)))
+		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
+			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
-		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.ID, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.PageSize + 1})
+		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.most() + 1})
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.PageSize)
+		found, more := cut(found, in.most())
 		out.add(found)
 		if more {
 			last := found[len(found)-1]
@@ -152,7 +153,7 @@ type RunList struct {
 }
 
 func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
-	at := runPlace{At: beginning}
+	at := runPlace{}
 	if err := place(in.PageToken, in.RunFilter, &at); err != nil {
 		return nil, err
 	}
@@ -169,17 +170,39 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 	return out, err
 }
 
+// pageOfOpenRuns finds open runs behind a place, and where to go on, if there are more: by number, as they are found by nothing else without
+// looking at all of them; those of the page the latest claimed first.
+func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
+	through, err := q.OpenRunsThrough(ctx, dbgen.OpenRunsThroughParams{After: at.ID, Look: lookback})
+	further := err == nil
+	if errors.Is(err, pgx.ErrNoRows) {
+		through, err = uuid.Max, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Page: in.most() + 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, more := cut(found, in.most())
+	switch {
+	case more:
+		next = &runPlace{ID: found[len(found)-1].ID}
+	case further:
+		next = &runPlace{ID: through}
+	}
+	slices.SortStableFunc(found, func(a, b dbgen.ApiRun) int { return b.StartedAt.Compare(a.StartedAt) })
+	return found, next, nil
+}
+
 // pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
 func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
-	most := in.PageSize + 1
+	most := in.most() + 1
 	if !at.Ended && (in.Status == "" || in.Status == "running") {
-		found, err = q.OpenRuns(ctx, dbgen.OpenRunsParams{Before: at.At, BeforeID: at.ID, Type: given(in.Type), Page: most})
-		if err != nil {
-			return nil, nil, err
-		}
-		if found, more := cut(found, in.PageSize); more {
-			last := found[len(found)-1]
-			return found, &runPlace{At: last.StartedAt, ID: last.ID}, nil
+		found, next, err = pageOfOpenRuns(ctx, q, in, at)
+		if err != nil || next != nil {
+			return found, next, err
 		}
 	}
 	if in.Status == "running" {
@@ -202,12 +225,12 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, more := cut(append(found, ended...), in.PageSize)
+	all, more := cut(append(found, ended...), in.most())
 	switch {
 	case more:
 		last := all[len(all)-1]
 		if last.CompletedAt == nil { // the page is full of open ones
-			return all, &runPlace{At: last.StartedAt, ID: last.ID}, nil
+			return all, &runPlace{Ended: true, At: beginning}, nil
 		}
 		return all, &runPlace{Ended: true, At: *last.CompletedAt, ID: last.ID}, nil
 	case further: // everything down to the floor was looked at

@@ -1,6 +1,10 @@
+-- name: ConnectorsThrough :one
+-- The connector that is so many behind another; no row where there are not so many.
+SELECT t.id::integer AS id FROM (SELECT api.connectors_through(@after::integer, @look::integer) AS id) t WHERE t.id IS NOT NULL;
+
 -- name: ListConnectors :many
 SELECT * FROM api.connectors
-WHERE id > @after
+WHERE id > @after AND id <= @through
     AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
@@ -32,6 +36,17 @@ RETURNING id;
 
 -- name: UpdateConnector :one
 UPDATE api.changeable
+SET name = @name, config = @config,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
+    overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
+    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+WHERE id = @id
+RETURNING id;
+
+-- name: GiveConnector :one
+-- UpdateConnector, and whose it is, for whom, and of what type.
+UPDATE api.givable
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,

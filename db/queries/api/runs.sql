@@ -6,12 +6,15 @@ WHERE connector_id = @connector_id AND started_at <= @before::timestamptz AND (s
 ORDER BY started_at DESC, id DESC
 LIMIT @page::integer;
 
+-- name: OpenRunsThrough :one
+-- The open run that is so many behind another; no row where there are not so many.
+SELECT t.id::uuid AS id FROM (SELECT api.open_runs_through(@after::uuid, @look::integer) AS id) t WHERE t.id IS NOT NULL;
+
 -- name: OpenRuns :many
--- A page of what is in flight, the latest claimed first.
+-- A page of what is in flight, by number, up to one that OpenRunsThrough says.
 SELECT * FROM api.runs
-WHERE status = 'running' AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
-    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
-ORDER BY started_at DESC, id DESC
+WHERE status = 'running' AND id > @after::uuid AND id <= @through::uuid AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+ORDER BY id
 LIMIT @page::integer;
 
 -- name: EndedRuns :many

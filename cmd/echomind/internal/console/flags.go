@@ -141,7 +141,7 @@ func checkObject(flag, text string) error {
 		return usagef("%s: must be UTF-8 text without NUL characters, which PostgreSQL cannot store", flag)
 	}
 	if path := masks.Masked(object, "config"); path != "" {
-		return usagef("%s: %s is %s, which stands for a secret in our output; write the secret itself", flag, path, masks.Mask)
+		return usagef("%s: %s has %s, which stands for a secret in our output; write the secret itself", flag, path, masks.Mask)
 	}
 	return nil
 }

@@ -74,6 +74,23 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 	return id, err
 }
 
+const connectorsThrough = `-- name: ConnectorsThrough :one
+SELECT t.id::integer AS id FROM (SELECT api.connectors_through($1::integer, $2::integer) AS id) t WHERE t.id IS NOT NULL
+`
+
+type ConnectorsThroughParams struct {
+	After int32
+	Look  int32
+}
+
+// The connector that is so many behind another; no row where there are not so many.
+func (q *Queries) ConnectorsThrough(ctx context.Context, arg ConnectorsThroughParams) (int32, error) {
+	row := q.db.QueryRow(ctx, connectorsThrough, arg.After, arg.Look)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const deleteConnector = `-- name: DeleteConnector :execrows
 DELETE FROM api.changeable WHERE id = $1
 `
@@ -168,6 +185,73 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 	return i, err
 }
 
+const giveConnector = `-- name: GiveConnector :one
+UPDATE api.givable
+SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
+    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
+    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
+    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
+    max_retries = $19, deletion_guard = $20, updated_by = $21
+WHERE id = $22
+RETURNING id
+`
+
+type GiveConnectorParams struct {
+	Name               string
+	Type               string
+	Config             []byte
+	Scope              string
+	ScopeID            *string
+	UserID             int32
+	RefreshFreqMinutes *int32
+	ScheduleCron       *string
+	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
+	MaxRetries         int32
+	DeletionGuard      bool
+	By                 *string
+	ID                 int32
+}
+
+// UpdateConnector, and whose it is, for whom, and of what type.
+func (q *Queries) GiveConnector(ctx context.Context, arg GiveConnectorParams) (int32, error) {
+	row := q.db.QueryRow(ctx, giveConnector,
+		arg.Name,
+		arg.Type,
+		arg.Config,
+		arg.Scope,
+		arg.ScopeID,
+		arg.UserID,
+		arg.RefreshFreqMinutes,
+		arg.ScheduleCron,
+		arg.TimeZone,
+		arg.DstGap,
+		arg.DstOverlap,
+		arg.SpreadPercent,
+		arg.DeadlineMinutes,
+		arg.Overlap,
+		arg.OncePer,
+		arg.CatchUp,
+		arg.CatchUpMost,
+		arg.CatchUpMinutes,
+		arg.MaxRetries,
+		arg.DeletionGuard,
+		arg.By,
+		arg.ID,
+	)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const intervalSlot = `-- name: IntervalSlot :one
 SELECT moves.interval_slot($1::integer, $2::timestamptz, $3::integer, $4::integer)::timestamptz AS slot
 `
@@ -194,18 +278,19 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 
 const listConnectors = `-- name: ListConnectors :many
 SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors
-WHERE id > $1
-    AND ($2::text IS NULL OR type = $2)
-    AND ($3::text IS NULL OR status = $3)
-    AND ($4::integer IS NULL OR user_id = $4)
-    AND ($5::text IS NULL OR scope = $5)
-    AND ($6::text IS NULL OR scope_id = $6)
+WHERE id > $1 AND id <= $2
+    AND ($3::text IS NULL OR type = $3)
+    AND ($4::text IS NULL OR status = $4)
+    AND ($5::integer IS NULL OR user_id = $5)
+    AND ($6::text IS NULL OR scope = $6)
+    AND ($7::text IS NULL OR scope_id = $7)
 ORDER BY id
-LIMIT $7::integer
+LIMIT $8::integer
 `
 
 type ListConnectorsParams struct {
 	After   int32
+	Through int32
 	Type    *string
 	Status  *string
 	UserID  *int32
@@ -217,6 +302,7 @@ type ListConnectorsParams struct {
 func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) ([]ApiConnector, error) {
 	rows, err := q.db.Query(ctx, listConnectors,
 		arg.After,
+		arg.Through,
 		arg.Type,
 		arg.Status,
 		arg.UserID,
@@ -394,22 +480,18 @@ func (q *Queries) Sync(ctx context.Context, arg SyncParams) (time.Time, error) {
 
 const updateConnector = `-- name: UpdateConnector :one
 UPDATE api.changeable
-SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
-    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
-    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    max_retries = $19, deletion_guard = $20, updated_by = $21
-WHERE id = $22
+SET name = $1, config = $2,
+    refresh_freq_minutes = $3, schedule_cron = $4, time_zone = $5,
+    dst_gap = $6, dst_overlap = $7, spread_percent = $8, deadline_minutes = $9,
+    overlap = $10, once_per = $11, catch_up = $12, catch_up_most = $13, catch_up_minutes = $14,
+    max_retries = $15, deletion_guard = $16, updated_by = $17
+WHERE id = $18
 RETURNING id
 `
 
 type UpdateConnectorParams struct {
 	Name               string
-	Type               string
 	Config             []byte
-	Scope              string
-	ScopeID            *string
-	UserID             int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string
@@ -431,11 +513,7 @@ type UpdateConnectorParams struct {
 func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams) (int32, error) {
 	row := q.db.QueryRow(ctx, updateConnector,
 		arg.Name,
-		arg.Type,
 		arg.Config,
-		arg.Scope,
-		arg.ScopeID,
-		arg.UserID,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
 		arg.TimeZone,

@@ -93,7 +93,7 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT id, at, source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, before, after FROM api.audit
+SELECT id, at, source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, was_type, was_owner_id, was_scope, was_scope_id, before, after FROM api.audit
 WHERE id < $1 AND ($2::integer IS NULL OR connector_id = $2)
 ORDER BY id DESC LIMIT $3::integer
 `
@@ -130,6 +130,10 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudi
 			&i.OwnerID,
 			&i.Scope,
 			&i.ScopeID,
+			&i.WasType,
+			&i.WasOwnerID,
+			&i.WasScope,
+			&i.WasScopeID,
 			&i.Before,
 			&i.After,
 		); err != nil {

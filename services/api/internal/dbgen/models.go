@@ -27,6 +27,10 @@ type ApiAudit struct {
 	OwnerID     *int32
 	Scope       *string
 	ScopeID     *string
+	WasType     *string
+	WasOwnerID  *int32
+	WasScope    *string
+	WasScopeID  *string
 	Before      []byte
 	After       []byte
 }

@@ -164,24 +164,23 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 
 const openRuns = `-- name: OpenRuns :many
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
-WHERE status = 'running' AND started_at <= $1::timestamptz AND (started_at, id) < ($1::timestamptz, $2::uuid)
-    AND ($3::text IS NULL OR type = $3)
-ORDER BY started_at DESC, id DESC
+WHERE status = 'running' AND id > $1::uuid AND id <= $2::uuid AND ($3::text IS NULL OR type = $3)
+ORDER BY id
 LIMIT $4::integer
 `
 
 type OpenRunsParams struct {
-	Before   time.Time
-	BeforeID uuid.UUID
-	Type     *string
-	Page     int32
+	After   uuid.UUID
+	Through uuid.UUID
+	Type    *string
+	Page    int32
 }
 
-// A page of what is in flight, the latest claimed first.
+// A page of what is in flight, by number, up to one that OpenRunsThrough says.
 func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, error) {
 	rows, err := q.db.Query(ctx, openRuns,
-		arg.Before,
-		arg.BeforeID,
+		arg.After,
+		arg.Through,
 		arg.Type,
 		arg.Page,
 	)
@@ -239,6 +238,23 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const openRunsThrough = `-- name: OpenRunsThrough :one
+SELECT t.id::uuid AS id FROM (SELECT api.open_runs_through($1::uuid, $2::integer) AS id) t WHERE t.id IS NOT NULL
+`
+
+type OpenRunsThroughParams struct {
+	After uuid.UUID
+	Look  int32
+}
+
+// The open run that is so many behind another; no row where there are not so many.
+func (q *Queries) OpenRunsThrough(ctx context.Context, arg OpenRunsThroughParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, openRunsThrough, arg.After, arg.Look)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const runsBack = `-- name: RunsBack :one

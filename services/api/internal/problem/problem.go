@@ -145,7 +145,7 @@ var fields = map[string]Field{
 	"connectors_dst_overlap_known":   {"body.dst_overlap", "must be first, second or both, or null"},
 	"connectors_max_retries_range":   {"body.max_retries", "must be 1 to 1000"},
 	"connectors_policies":            {"body", "a policy of slots is out of its range"},
-	"connectors_most":                {"body.user_id", "has as many connectors as the quota allows"},
+	"connectors_per_owner":           {"body.user_id", "has as many connectors as the quota allows"},
 	"access_tokens_expires_range":    {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_name_length":      {"body.name", "must have at most 200 characters"},
 	"access_tokens_user_id_positive": {"body.user_id", "must be 1 or more"},
