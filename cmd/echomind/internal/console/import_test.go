@@ -102,7 +102,7 @@ func TestAnEditedLineChangesItsOwnConnector(t *testing.T) {
 	t.Parallel()
 	u := withCronJobs(t)
 	args := func(text string, more ...string) []string {
-		return append([]string{"crontab", u.written("web1", text), "--user", "1"}, more...)
+		return append([]string{"crontab", u.written("web1", text), "--origin", "web1", "--user", "1"}, more...)
 	}
 	lines := []string{"# name: nightly\n0 3 * * * backup", "5 * * * * poll", "0 9 * * 1 mail ops", "0 10 * * 1 mail ops"}
 	text := func() string { return strings.Join(lines, "\n") + "\n" }
@@ -141,7 +141,7 @@ func TestLinesThatAreAlikeAreToldApartOrRefused(t *testing.T) {
 	require.Contains(t, done.Rows[4].Reason, "the same as line 5")
 	other := u.imports("crontab", tab, "--user", "1", "--origin", "web2")
 	require.Equal(t, "created created refused created refused", other.actions(), "another machine has jobs of its own")
-	require.Contains(t, other.Hint, `--origin "web1"`)
+	require.Contains(t, other.Hint, "/web1\" too")
 }
 
 func TestAnImportThatWasCutOffIsMendedByTheNext(t *testing.T) {
@@ -266,9 +266,9 @@ func TestAnImportKeepsTheConditionThatItsUserAdded(t *testing.T) {
 	u := withCronJobs(t)
 	u.succeed("conditions", "add", "never", "--query", "SELECT false")
 	tab := func(s string) string { return u.written("web1", s) }
-	u.imports("crontab", tab("# name: nightly\n0 3 * * * backup\n"), "--user", "1", "--apply")
+	u.imports("crontab", tab("# name: nightly\n0 3 * * * backup\n"), "--origin", "web1", "--user", "1", "--apply")
 	u.succeed("connectors", "update", "nightly", "--condition", "never")
-	u.imports("crontab", tab("# name: nightly\n0 4 * * * backup\n"), "--user", "1", "--apply")
+	require.Equal(t, "changed", u.imports("crontab", tab("# name: nightly\n0 4 * * * backup\n"), "--origin", "web1", "--user", "1", "--apply").actions())
 	require.Equal(t, "never", u.row(`SELECT coalesce(condition, 'none') FROM connectors`))
 }
 
