@@ -222,17 +222,17 @@ func (s *Sync) First() bool {
 
 // remembersRefusal stores, with the latest checkpoint, that deletions were refused: what was not found until now is lost as soon as the owner allows it.
 func (s *Sync) remembersRefusal(ctx context.Context) error {
+	if err := s.sendAll(ctx); err != nil {
+		return err
+	}
 	s.state.Place.Round++
-	return s.Checkpoint(ctx, s.state.Cursor)
+	return s.store.Checkpoint(ctx, s.state)
 }
 
 // Checkpoint waits until everything that was given is sent. Should this run die, the next run continues from cursor: a value that
 // encodes as a JSON object.
 func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
-	if err := s.Wait(); err != nil {
-		return err
-	}
-	if err := s.markSeen(ctx); err != nil {
+	if err := s.sendAll(ctx); err != nil {
 		return err
 	}
 	at, err := s.stateAt(cursor)
@@ -244,6 +244,14 @@ func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	}
 	s.state.Cursor = at.Cursor
 	return nil
+}
+
+// sendAll waits until everything that was given is sent, and says what was shown.
+func (s *Sync) sendAll(ctx context.Context) error {
+	if err := s.Wait(); err != nil {
+		return err
+	}
+	return s.markSeen(ctx)
 }
 
 func (s *Sync) stateAt(cursor any) (state, error) {

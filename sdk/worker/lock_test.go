@@ -199,6 +199,21 @@ func TestARunWhoseLockIsLostIsPutOffAndItIsNoFailure(t *testing.T) {
 	}
 }
 
+// What was listed is not to be believed, whatever became of a lock.
+func TestARunWhoseLockIsLostIsListedAgainWhereItsErrorSaysSo(t *testing.T) {
+	f := newFixture(t)
+	c := f.inside(func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Second)
+		if err != nil {
+			return err
+		}
+		f.exec(`SELECT moves.release_lock($1, $2, 'ann')`, gpu, lock.Epoch())
+		<-lock.Context().Done()
+		return worker.Relist(errors.New("the page is gone"))
+	})
+	f.is(c, `status = 'ERROR' AND failure_count = 1 AND error_message = 'the page is gone'`)
+}
+
 func TestARunThatHasItsLostLockAgainFailsAsItsErrorSays(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {

@@ -105,9 +105,9 @@ func newLocks(
 }
 
 // claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back.
-func (s *locks) claim(ctx context.Context, key string) error {
+func (s *locks) claim(ctx context.Context, key string, ttl time.Duration) error {
 	for {
-		before, err := s.tryClaim(key)
+		before, err := s.tryClaim(key, ttl)
 		if before == nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (s *locks) claim(ctx context.Context, key string) error {
 	}
 }
 
-func (s *locks) tryClaim(key string) (before *Lock, err error) {
+func (s *locks) tryClaim(key string, ttl time.Duration) (before *Lock, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -132,7 +132,7 @@ func (s *locks) tryClaim(key string) (before *Lock, err error) {
 	case taken:
 		return before, nil
 	}
-	s.claimed[key], s.used = nil, true
+	s.claimed[key], s.used, s.longest = nil, true, max(s.longest, ttl)
 	return nil, nil
 }
 
@@ -155,7 +155,6 @@ func (s *locks) hold(
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	s.claimed[key] = l
 	delete(s.lost, key)
-	s.longest = max(s.longest, ttl)
 	s.metrics.locksHeld.Inc()
 	s.keepers.Go(func() { l.keep(handling, sent) })
 	return l, nil
@@ -264,7 +263,7 @@ func (s *locks) close() (again func(ctx context.Context)) {
 func (s *locks) blame(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if inOrder(err) || errors.Is(err, ErrPermanent) || asPostponed(err) != nil {
+	if inOrder(err) || errors.Is(err, ErrPermanent) || errors.Is(err, ErrRelist) || asPostponed(err) != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.lost)) {
