@@ -238,6 +238,19 @@ func (r *JobRun) report(ctx context.Context) error {
 	return err
 }
 
+// before reports what the job has said last, and then ends its run; r may be nil.
+func (r *JobRun) before(end func(context.Context) error) func(context.Context) error {
+	if r == nil {
+		return end
+	}
+	return func(ctx context.Context) error {
+		if err := r.report(ctx); postgres.Unavailable(err) || errors.Is(err, lifecycle.ErrHeld) {
+			return err
+		}
+		return end(ctx)
+	}
+}
+
 // endJob ends the run of a job whose work is done, or that had nothing to do. There is no other way to end it: while Postgres is away it
 // waits.
 func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, error) {
@@ -246,12 +259,9 @@ func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, erro
 		reason, how, verdict, event = clip(cmp.Or(skipReason(end), "there was nothing to do"), maxReasonBytes), skips, lifecycle.Skipped, telemetry.Skipped
 	}
 	failpoint.At("worker.ending_job")
-	err := w.persistAtStop(ctx, func(ctx context.Context) error {
-		if err := run.job.report(ctx); postgres.Unavailable(err) || errors.Is(err, lifecycle.ErrHeld) {
-			return err
-		}
+	err := w.persistAtStop(ctx, run.job.before(func(ctx context.Context) error {
 		return w.lifecycle.EndJob(ctx, run.try, run.job.result, reason)
-	})
+	}))
 	switch {
 	case err == nil:
 		tracing.Of(ctx).Set(tracing.Verdict(string(verdict)))

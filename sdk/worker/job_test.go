@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,18 +143,24 @@ func TestAJobThatWarnsMuchSaysThatItsResultIsLeftOut(t *testing.T) {
 }
 
 func TestWhatAJobSaysLastIsKeptThoughPostgresAnswersLate(t *testing.T) {
-	f := newFixture(t)
-	c := f.triggered()
-	held := make(chan func(), 1)
-	jobs(f, worker.Job[struct{}]{Work: func(_ context.Context, run *worker.JobRun, _ struct{}) (any, error) {
-		held <- f.holdRun(c)
-		run.Warn("three of ten were not merged")
-		return map[string]int{"n": 10}, nil
-	}})
-	f.says("the progress of a job is not written down")
-	await(t, "the run's row", held)()
-	f.settled(c)
-	require.Equal(t, `completed | {"n": 10} | {"three of ten were not merged"}`, f.ledger(c))
+	for verdict, end := range map[string]error{
+		`completed | {"n": 10}`: nil, "failed | transient failure": errors.New("row 4711 is broken"), "superseded | postponed": worker.Postponed(time.Minute, nil),
+	} {
+		t.Run(verdict, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.triggered()
+			held := make(chan func(), 1)
+			jobs(f, worker.Job[struct{}]{Work: func(_ context.Context, run *worker.JobRun, _ struct{}) (any, error) {
+				held <- f.holdRun(c)
+				run.Warn("three of ten were not merged")
+				return map[string]int{"n": 10}, end
+			}})
+			f.says("the progress of a job is not written down")
+			await(t, "the run's row", held)()
+			f.settled(c)
+			require.Regexp(t, "^"+regexp.QuoteMeta(verdict)+`.* \| \{"three of ten were not merged"\}$`, f.ledger(c))
+		})
+	}
 }
 
 func TestTheProgressOfAJobIsSeenWhileItWorks(t *testing.T) {

@@ -194,6 +194,8 @@ func TestARunWhoseLockIsLostIsPutOffAndItIsNoFailure(t *testing.T) {
 				return work(lock.Context(), run)
 			})
 			f.settled(c)
+			require.True(t, f.one(`SELECT (c.next_sync_at > r.completed_at + interval '8 seconds')::text FROM connectors c JOIN runs r ON r.id = $1 WHERE c.id = r.connector_id`,
+				c.session) == "true")
 			f.is(c, `status = 'ACTIVE' AND due_reason = 'wait' AND failure_count = 0 AND reason = 'postponed' AND error_message LIKE '%released by ann%'`)
 		})
 	}

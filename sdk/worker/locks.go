@@ -47,7 +47,7 @@ func (l *Lock) ExpiresAt() time.Time {
 	return l.expires
 }
 
-// lose ends what is done under the lock. A run that ends with this error is put off, and fails no source.
+// lose ends what is done under the lock. A run that ends with this error is put off, and fails no source: see blame.
 func (l *Lock) lose(why error) { l.end(Postponed(leastPutOff, why)) }
 
 // Context is for what is done under the lock. It ends when the lock is lost (its cause is a lifecycle.ErrLockLost, which says why) or freed, and with the
@@ -192,11 +192,12 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 			l.of.log.Info("a lock was not renewed; it is tried again", "lock", l.key, "err", err)
 		}
 	}
-	l.ended()
+	l.ended(handling)
 }
 
-// ended gives the lock back: nobody has it before its time is over, or its holder says that nothing is done under it any more.
-func (l *Lock) ended() {
+// ended gives the lock back: it is lost, or its holder says that nothing is done under it any more. Where the handler has been told to end, close
+// gives it back.
+func (l *Lock) ended(handling context.Context) {
 	if cause := context.Cause(l.ctx); errors.Is(cause, lifecycle.ErrLockLost) {
 		l.of.mu.Lock()
 		l.of.lost[l.key] = cause
@@ -205,8 +206,8 @@ func (l *Lock) ended() {
 		l.of.log.Warn("a lock is lost; what is done under it is ended", "lock", l.key, "epoch", l.epoch, "err", cause)
 	}
 	for range pauses.Tries(l.of.ctx) {
-		if l.of.ctx.Err() != nil {
-			return // close gives back all of them
+		if l.of.ctx.Err() != nil || handling.Err() != nil {
+			return
 		}
 		if l.of.free(func(ctx context.Context) error { return l.of.lifecycle.FreeLock(ctx, l.of.try, l.key, l.epoch) }) == nil {
 			break
@@ -229,8 +230,9 @@ func (s *locks) free(how func(context.Context) error) error {
 }
 
 // close gives back all that the run holds, because its handler has returned, and takes no more. again goes on with what Postgres has not answered:
-// it is freed when the run ends by its own word, its documents are queued, or again has an answer.
-func (s *locks) close() (again func(ctx context.Context)) {
+// it is freed when the run ends by its own word, its documents are queued, or again has an answer. What a handler holds that has not returned
+// is renewed no more, and free when its ttl is over: something may still be done under it.
+func (s *locks) close(returned bool) (again func(ctx context.Context)) {
 	s.mu.Lock()
 	used := s.used
 	s.stop(errReturned)
@@ -244,6 +246,9 @@ func (s *locks) close() (again func(ctx context.Context)) {
 		return nil
 	}
 	s.keepers.Wait()
+	if !returned {
+		return nil
+	}
 	all := func(ctx context.Context) error { return s.lifecycle.FreeLocks(ctx, s.try) }
 	if s.free(all) == nil {
 		return nil
@@ -259,7 +264,7 @@ func (s *locks) close() (again func(ctx context.Context)) {
 }
 
 // blame is the error of a handler, and where a lock was lost that it has not been given again, what became of that: what is done under a lost lock ends with an error
-// that may not say why. It is closed.
+// that may not say why. The run is put off from now. It is closed.
 func (s *locks) blame(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +272,7 @@ func (s *locks) blame(err error) error {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.lost)) {
-		return fmt.Errorf("%w: %w", s.lost[key], err)
+		return Postponed(leastPutOff, fmt.Errorf("%w: %w", s.lost[key], err))
 	}
 	return err
 }

@@ -86,6 +86,24 @@ func TestAStuckHandlerWhoseRunWasFencedChangesNothing(t *testing.T) {
 	require.Equal(t, before, f.everything(c))
 }
 
+func TestTheLockOfAStuckHandlerIsHeldForItsTTL(t *testing.T) {
+	f := newFixture(t)
+	locks, letGo := make(chan *worker.Lock, 1), make(chan struct{})
+	c := f.triggered()
+	f.workWith(slots(2), func(ctx context.Context, run *worker.Run) error {
+		lock, err := run.Acquire(ctx, gpu, time.Hour)
+		locks <- lock
+		<-letGo // whatever ctx says
+		return err
+	}, maxRun(time.Second), func(w *worker.Worker) { w.SetStuckAfter(50 * time.Millisecond) })
+	lock := await(t, "the lock", locks)
+	f.becomes(c, `status = 'ERROR' AND failure_count = 1`)
+	require.Error(t, lock.Context().Err())
+	f.locked("1 held, 0 wait")
+	close(letGo)
+	f.measures("worker_stuck_handlers", 0)
+}
+
 func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {
 	f := newFixture(t)
 	stuck, begun, _ := deaf(t)

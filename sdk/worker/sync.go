@@ -45,14 +45,14 @@ func (w *Worker) sync(
 	err, returned := w.call(ctx, handling, run)
 	w.metrics.fetching.Observe(time.Since(began).Seconds())
 	run.outbox.seal()
-	if again := run.locks.close(); again != nil {
+	if again := run.locks.close(returned); again != nil {
 		defer w.freeing.Go(func() { again(ctx) }) // once the end of the run is written
 	}
 	err = run.locks.blame(err)
 	endFetch(fetching, run, err)
 	if !returned {
 		cause := context.Cause(handling)
-		w.settle(ctx, try, outcomeOf(err, cause), err, cause, log)
+		w.settle(ctx, try, run.job, outcomeOf(err, cause), err, cause, log)
 		return w.whileSlotsAreFree(ctx)
 	}
 	how, err := w.flush(run, err)
@@ -67,7 +67,7 @@ func (w *Worker) sync(
 		w.postponeWhenStored(ctx, run, err)
 		return nil
 	}
-	w.settle(ctx, try, how, err, context.Cause(handling), log)
+	w.settle(ctx, try, run.job, how, err, context.Cause(handling), log)
 	return nil
 }
 
@@ -225,8 +225,8 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, en
 	return completes, false, nil
 }
 
-// settle writes down what becomes of the connector.
-func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err, cause error, log *slog.Logger) {
+// settle writes down what becomes of the connector, and before that what a job has said last; job may be nil.
+func (w *Worker) settle(ctx context.Context, try lifecycle.Try, job *JobRun, how outcome, err, cause error, log *slog.Logger) {
 	var write func(context.Context) error
 	var verdict lifecycle.Verdict
 	span := tracing.Of(ctx)
@@ -274,7 +274,7 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 			return w.lifecycle.Fail(ctx, try, kind, message(err, cause))
 		}
 	}
-	if err = w.persistAtStop(ctx, write); err == nil {
+	if err = w.persistAtStop(ctx, job.before(write)); err == nil {
 		span.Set(tracing.Verdict(string(verdict)))
 	}
 	notWritten(err, log)

@@ -179,7 +179,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	acknowledge(msg, log)
 	failpoint.At("worker.acknowledged")
 	if ctx.Err() != nil {
-		w.settle(ctx, try, released, errStopping, errStopping, log)
+		w.settle(ctx, try, nil, released, errStopping, errStopping, log)
 		return nil
 	}
 	return w.sync(ctx, request, try, log)
@@ -210,7 +210,7 @@ func (w *Worker) notPickedUp(
 			return
 		}
 		if postgres.Unavailable(err) { // it may have been picked up
-			w.settle(ctx, try, released, errStopping, errStopping, log)
+			w.settle(ctx, try, nil, released, errStopping, errStopping, log)
 		}
 		_ = msg.Nak()
 	}
