@@ -12,6 +12,7 @@ import (
 
 // atRest is ACTIVE or ERROR.
 func (x *explanation) atRest() {
+	x.asked()
 	c := x.Connector
 	failed := c.Status == string(lifecycle.Error)
 	waits := c.NextSyncAt != nil && text(c.DueReason, "") == "wait"
@@ -58,6 +59,19 @@ func (x *explanation) atRest() {
 	default:
 		x.conclude(OnceOnly, "it runs once, and has: its refresh interval is 0", fmt.Sprintf(
 			"nothing, until you run `echomind connectors trigger %d`, or set an interval with `update %d --refresh`", c.ID, c.ID))
+	}
+}
+
+// asked says when a run with parameters is due; one that is, and nothing else, is what keeps the connector waiting.
+func (x *explanation) asked() {
+	c := &x.Connector
+	if c.ParametersDueAt == nil {
+		return
+	}
+	x.fact("a run with parameters was asked for; it is due %s", clock.Until(*c.ParametersDueAt, x.Now))
+	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition) {
+		manual := "manual"
+		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition = c.ParametersDueAt, &manual, nil, false
 	}
 }
 
