@@ -12,7 +12,6 @@ import (
 
 // atRest is ACTIVE or ERROR.
 func (x *explanation) atRest() {
-	x.asked()
 	c := x.Connector
 	failed := c.Status == string(lifecycle.Error)
 	waits := c.NextSyncAt != nil && text(c.DueReason, "") == "wait"
@@ -66,6 +65,10 @@ func (x *explanation) atRest() {
 func (x *explanation) asked() {
 	c := &x.Connector
 	if c.ParametersDueAt == nil {
+		return
+	}
+	if c.RunID != nil {
+		x.fact("a run with parameters was asked for; it follows this one")
 		return
 	}
 	x.fact("a run with parameters was asked for; it is due %s", clock.Until(*c.ParametersDueAt, x.Now))
