@@ -113,7 +113,7 @@ func TestOnlyAnAdministratorWritesConditionsAndNothingElse(t *testing.T) {
 	}
 }
 
-// The indexes of the claim have asks_condition in their predicates: where it changes, a move writes each index of the table.
+// An index has asks_condition: where it changes, a move writes each index of the table.
 func TestAConnectorWithoutAConditionNeverChangesWhatTheIndexesOfClaimsAskFor(t *testing.T) {
 	b := newBase(t)
 	b.exec(`CREATE TABLE seen (asks boolean);

@@ -46,7 +46,9 @@ func TestACheckpointThatIsMillionsBehindCostsEachCallABoundedNumberOfBuffers(t *
 	w := b.watched()
 	const advance = `SELECT a::text FROM moves.advance($1) a`
 	w.exec(`BEGIN`)
-	w.exec(advance, try.Run) // the first one reads the catalogue
+	w.exec(advance, try.Run) // the first ones read the catalogue
+	w.exec(`SELECT set_config('echomind.moving', 'on', true)`)
+	w.exec(`UPDATE connectors SET state = '{"page": 0}' WHERE id = $1`, id)
 	w.exec(`ROLLBACK`)
 	const stands = `SELECT (counted_through, checkpoint_no)::text FROM open_runs WHERE id = $1`
 	// count asks until there is no more to look at, and says how often a checkpoint was passed.

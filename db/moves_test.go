@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 // move is a call of a function that changes where a connector stands.
@@ -357,26 +359,42 @@ func TestASubscriberThatStoresItselfKeepsLedgerAndPlan(t *testing.T) {
 	b.holds(id, `c.status = 'PENDING' AND c.run_id = '`+again.String()+`' AND c.state = '{"page":2}'`)
 }
 
+// claimed claims a connector, for a run with parameters where one was asked for.
+func (b *base) claimed(id int32) uuid.UUID {
+	b.Helper()
+	if one[bool](b, `SELECT next_parameters IS NOT NULL FROM connectors WHERE id = $1`, id) {
+		return movestest.ClaimAsked(b, b.conn, id)
+	}
+	return b.pending(id)
+}
+
 // endEach makes every move out of PENDING and SYNCING of a connector whose run was asked for so, and has look see what came of it.
 func (b *base) endEach(asked string, look func(name string, from lifecycle.Status, id int32, run uuid.UUID)) {
+	b.Helper()
+	b.endEachOf(func() int32 {
+		id := b.synced()
+		b.exec(asked, id)
+		return id
+	}, look)
+}
+
+// endEachOf is endEach for connectors that stand elsewhere.
+func (b *base) endEachOf(stand func() int32, look func(name string, from lifecycle.Status, id int32, run uuid.UUID)) {
 	b.Helper()
 	for name, m := range moveTable {
 		for _, from := range []lifecycle.Status{lifecycle.Pending, lifecycle.Syncing} {
 			if _, leads := m.to[from]; !leads {
 				continue
 			}
-			id := b.synced()
-			b.exec(asked, id)
+			id := stand()
 			var try *uuid.UUID
+			run := b.claimed(id)
 			if from == lifecycle.Syncing {
-				try = new(b.syncing(id).ID)
-			} else {
-				b.pending(id)
+				try = new(movestest.PickUp(b, b.conn, id, run, 15*time.Second).ID)
 			}
 			if m.before != "" {
 				b.force(m.before, id)
 			}
-			run := b.run(id)
 			b.exec(`SELECT (`+m.call+` LIMIT 1) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, run, try)
 			look(name, from, id, run)
 			b.exec(`DELETE FROM connectors WHERE id = $1`, id)

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,62 +27,135 @@ func (b *base) ofJobs() {
 	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name IN ('web', 'file')`)
 }
 
-// Of every move out of PENDING or SYNCING it is said here what becomes of the parameters.
-func TestParametersLastUntilARunThatHasThemIsThrough(t *testing.T) {
-	b := newBase(t)
-	b.ofJobs()
-	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "skip_all", "cancel", "pick_up", "pick_up_all"}
-	kept := []string{"release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait", "complete_all, cut to wait",
-		"abandon", "fail_lost_in_transit", "fail_not_taken"}
-	withdrawn := []string{"disable", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
-		"abandon, the last time", "fail_not_taken, the last time"}
-	b.endEach(gemini, func(name string, from lifecycle.Status, id int32, run uuid.UUID) {
-		switch stands := one[bool](b, `SELECT next_parameters IS NOT NULL FROM connectors WHERE id = $1`, id); {
-		case slices.Contains(spent, name), slices.Contains(withdrawn, name):
-			if stands {
-				t.Errorf("%s from %s: the next run has parameters", name, from)
-			}
-		case name == "rescue":
-			b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}'`)
-		case !slices.Contains(kept, name):
-			t.Errorf("%s: say what becomes of the parameters", name)
-		default:
-			b.holds(id, ofGemini)
-		}
-		if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND parameters IS NULL`, run); n != 0 {
-			t.Errorf("%s from %s: the ledger does not say with what it ran", name, from)
-		}
-	})
+// ofItsOwn is where a connector stands by itself: all that a run with parameters leaves alone.
+const ofItsOwn = `(to_jsonb(c) - ARRAY['next_parameters', 'parameters_due_at', 'due_at', 'kept_plan', 'run_id', 'max_retries'])::text`
+
+// stands is what is written down before a run with parameters, to be compared with after it.
+func (b *base) stands(id int32) string {
+	b.Helper()
+	return one[string](b, `SELECT `+ofItsOwn+` FROM connectors c WHERE id = $1`, id)
 }
 
-func TestParametersThatComeAfterTheClaimAreOfTheNextRun(t *testing.T) {
+// withParameters is the try of a run with parameters.
+func (b *base) withParameters(id int32) lifecycle.Try {
+	b.Helper()
+	return movestest.PickUp(b, b.conn, id, movestest.ClaimAsked(b, b.conn, id), time.Minute)
+}
+
+// Of every move out of PENDING or SYNCING it is said here what becomes of the parameters, and that the rest is as it was.
+func TestARunWithParametersLeavesItsConnectorWhereItStood(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "skip_all", "cancel", "fail", "complete, cut", "complete_all, cut",
+		"abandon", "fail_lost_in_transit", "fail_not_taken", "disable", "fail, the last time", "complete, cut the last time",
+		"complete_all, cut the last time", "abandon, the last time", "fail_not_taken, the last time"}
+	again := []string{"release", "postpone", "complete, cut to wait", "complete_all, cut to wait"}
+	goesOn := []string{"pick_up", "pick_up_all", "skip_all"}
+	for before, stand := range map[string]func() int32{
+		"at rest":         b.synced,
+		"in a backoff":    func() int32 { return b.in("ERROR") },
+		"failed for good": func() int32 { id := b.synced(); b.fail(id, "permanent"); return id },
+		"new, and planned": func() int32 {
+			id := b.connector()
+			b.force(`UPDATE connectors SET next_sync_at = now() + interval '1 day' WHERE id = $1`, id)
+			return id
+		},
+		"put off": func() int32 {
+			id := b.synced()
+			try := b.syncing(id)
+			b.moves("true", `SELECT moves.postpone($1, $2, '1 hour', 'the source asked us to wait')`, try.Run, try.ID)
+			return id
+		},
+	} {
+		stood := map[int32]string{}
+		b.endEachOf(func() int32 {
+			id := stand()
+			stood[id] = b.stands(id)
+			b.exec(gemini, id)
+			return id
+		}, func(name string, from lifecycle.Status, id int32, run uuid.UUID) {
+			what := name + " from " + string(from) + ", " + before
+			switch {
+			case name == "rescue":
+				b.holds(id, `c.next_parameters IS NULL AND r.trigger = 'rescue' AND r.parameters = '{"provider": "gemini"}' AND c.kept_plan IS NOT NULL`)
+				return
+			case slices.Contains(goesOn, name):
+				b.holds(id, `c.status = 'SYNCING' AND c.kept_plan IS NOT NULL AND c.next_parameters IS NULL`)
+				return
+			case slices.Contains(spent, name):
+				b.holds(id, `c.next_parameters IS NULL AND c.parameters_due_at IS NULL`)
+			case slices.Contains(again, name):
+				b.holds(id, ofGemini+` AND (c.parameters_due_at > clock_timestamp()) = `+fmt.Sprint(name != "release"))
+			default:
+				t.Errorf("%s: say what becomes of the parameters", name)
+			}
+			if n := one[int](b, `SELECT count(*) FROM runs WHERE id = $1 AND parameters IS NOT NULL AND status IS NOT NULL`, run); n != 1 {
+				t.Errorf("%s: the ledger does not say with what it ran", what)
+			}
+			b.holds(id, `c.run_id IS NULL AND c.kept_plan IS NULL`)
+			if after := b.stands(id); name != "disable" && after != stood[id] {
+				t.Errorf("%s: it stood\n%s\nand stands\n%s", what, stood[id], after)
+			}
+		})
+	}
+}
+
+func TestAPlainTriggerIsARunWithoutTheParameters(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	for _, state := range []string{"PENDING", "SYNCING"} {
+		id := b.synced()
+		b.exec(gemini, id)
+		run := movestest.ClaimAsked(b, b.conn, id)
+		try := lifecycle.Try{Run: run}
+		if state == "SYNCING" {
+			try = movestest.PickUp(b, b.conn, id, run, time.Minute)
+		}
+		b.exec(`SELECT moves.trigger_sync($1)`, id)
+		if state == "PENDING" {
+			try = movestest.PickUp(b, b.conn, id, run, time.Minute)
+		}
+		b.holds(id, `c.trigger_requested_at IS NOT NULL AND r.trigger_requested_at IS NULL`)
+		b.moves("true", `SELECT moves.fail($1, $2, 'permanent', 'no such provider')`, try.Run, try.ID)
+		b.holds(id, `c.status = 'ACTIVE' AND c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp() AND c.failure_count = 0 AND c.next_parameters IS NULL`)
+		b.syncing(id)
+		b.holds(id, `c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NOT NULL AND r.parameters IS NULL AND c.wanted`)
+	}
+}
+
+func TestParametersThatComeAfterTheClaimAreOfAnotherRun(t *testing.T) {
 	b := newBase(t)
 	b.ofJobs()
 	id := b.in("PENDING")
 	b.exec(gemini, id)
 	movestest.PickUp(t, b.conn, id, b.run(id), time.Minute)
-	b.holds(id, `c.trigger_requested_at IS NOT NULL AND r.trigger_requested_at IS NULL AND r.parameters IS NULL AND `+ofGemini)
+	b.holds(id, `c.trigger_requested_at IS NULL AND r.trigger_requested_at IS NULL AND r.parameters IS NULL AND c.due_at IS NULL AND `+ofGemini)
 	b.ends(id)
-	b.holds(id, `c.due_reason = 'manual' AND `+ofGemini)
+	b.holds(id, `c.due_reason = 'schedule' AND c.next_sync_at > clock_timestamp() AND c.due_at <= clock_timestamp() AND `+ofGemini)
 	b.exec(`SELECT moves.trigger_sync($1)`, id) // leaves them
-	b.holds(id, ofGemini)
-	b.syncing(id)
+	b.holds(id, `c.due_reason = 'manual' AND `+ofGemini)
+	b.withParameters(id)
+	b.ends(id)
+	b.exec(gemini, id)
+	try := b.withParameters(id)
 	b.exec(`SELECT moves.trigger_sync($1, parameters => '{"provider": null}')`, id)
-	b.exec(`SELECT moves.release(id, try_id) FROM open_runs WHERE connector_id = $1`, id)
+	b.moves("true", `SELECT moves.release($1, $2)`, try.Run, try.ID)
 	b.holds(id, `r.parameters = '{"provider": "gemini"}' AND c.next_parameters = '{"provider": null}'`)
 	b.exec(`SELECT moves.trigger_sync($1, parameters => '{}')`, id)
-	b.holds(id, `c.next_parameters IS NULL`)
+	b.holds(id, `c.next_parameters IS NULL AND c.due_at = c.next_sync_at AND c.trigger_requested_at IS NOT NULL`)
 
 	again := b.in("PENDING")
 	b.exec(gemini, again)
 	b.moves("true", `SELECT moves.cancel(run_id) FROM connectors WHERE id = $1`, again)
-	b.holds(again, `c.due_reason = 'manual' AND `+ofGemini)
+	b.holds(again, `c.due_reason = 'schedule' AND c.due_at <= clock_timestamp() AND `+ofGemini)
 	for _, change := range changes {
 		b.exec(gemini, again)
 		b.exec(`UPDATE connectors SET `+change+` WHERE id = $1`, again)
-		b.holds(again, `c.next_parameters IS NULL`)
+		b.holds(again, `c.next_parameters IS NULL AND c.parameters_due_at IS NULL`)
 	}
-	b.refused("connectors_moved_only", `UPDATE connectors SET next_parameters = '{}' WHERE id = $1`, again)
+	for _, column := range []string{`next_parameters = '{}'`, `parameters_due_at = now()`, `kept_plan = '{}'`} {
+		b.refused("connectors_moved_only", `UPDATE connectors SET `+column+` WHERE id = $1`, again)
+	}
 }
 
 func TestParametersThatNoRunMayHaveAreRefused(t *testing.T) {
@@ -157,12 +231,26 @@ func TestARescueHasTheParametersOfTheLostRun(t *testing.T) {
 	b.ofJobs()
 	for _, with := range []bool{true, false} {
 		id := b.synced()
+		stood := b.stands(id)
 		if with {
 			b.exec(gemini, id)
+			b.withParameters(id)
+		} else {
+			b.syncing(id)
 		}
-		b.syncing(id)
 		b.exec(`SELECT moves.trigger_sync($1, parameters => '{"provider": "ollama"}')`, id)
 		b.force(`SELECT moves.claim_again(c) FROM connectors c WHERE id = $1`, id)
 		b.holds(id, `c.next_parameters = '{"provider": "ollama"}' AND r.trigger = 'rescue' AND r.parameters IS `+map[bool]string{true: "NOT NULL", false: "NULL"}[with])
+		if !with {
+			continue
+		}
+		try := movestest.PickUp(b, b.conn, id, b.run(id), time.Minute)
+		b.holds(id, `c.failure_count = 1`)
+		b.exec(`UPDATE workers SET expires_at = now() - interval '1 s'`)
+		b.exec(`SELECT moves.abandon(` + silent + `, '1 hour', 10)`) // it counts its own losses
+		b.holds(id, `r.status = 'failed' AND r.reason = 'worker lost' AND r.id = '`+try.Run.String()+`' AND c.next_parameters = '{"provider": "ollama"}'`)
+		if after := b.stands(id); after != stood {
+			t.Errorf("it stood\n%s\nand stands\n%s", stood, after)
+		}
 	}
 }

@@ -39,7 +39,7 @@ var someColumns = map[string]string{
 	"console u access_tokens":     "revoked_at",
 	"console u users":             "role",
 	"console u group_members":     "leads",
-	"reader r connectors":         "all but config state listing run_id next_parameters",
+	"reader r connectors":         "all but config state listing run_id next_parameters kept_plan",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",
 	"reader r connector_evidence": "all but run_id try_id worker_id drain_seq lock_run_id progress_text",
 	"reader r documents":          "id connector_id status chunk_count text_bytes config_version updated_at deleted_at",
@@ -233,7 +233,7 @@ func (b *base) cell(role, table string, columns []string) string {
 		}
 		var may, writable []string
 		for _, column := range columns {
-			if (column == "at_fault" || column == "asks_condition") && right.letter != "r" {
+			if (column == "at_fault" || column == "asks_condition" || column == "due_at") && right.letter != "r" {
 				continue // generated
 			}
 			writable = append(writable, column)

@@ -121,8 +121,11 @@ CREATE TABLE connectors (
     synced_for           timestamptz,
     -- When the user allowed the next run to delete many documents at once. The pick-up hands it to the run.
     deletions_allowed_at timestamptz,
-    -- What the next run is to have over the configuration, and it alone. The claim hands it to the run.
+    -- What a run that was asked for is to have over the configuration, and when that run is due. The claim hands them to it.
     next_parameters      jsonb,
+    parameters_due_at    timestamptz,
+    -- Where it stood when such a run was claimed, and stands again when that is over: see moves.kept.
+    kept_plan            jsonb,
     -- The open run; on the wire it is chunking_session.
     run_id               uuid,
     failure_count        integer NOT NULL DEFAULT 0
@@ -136,6 +139,11 @@ CREATE TABLE connectors (
     -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
     asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
         AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
+    -- When it is to be claimed: for what it is due for, unless its condition is to be asked first, or for a run with parameters.
+    due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL THEN NULL
+        WHEN condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
+            AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false) THEN parameters_due_at
+        ELSE least(next_sync_at, parameters_due_at) END) STORED,
     -- For the metrics' index, so that a move between other states does not touch it.
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
@@ -151,9 +159,9 @@ CREATE TABLE connectors (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
 -- lock_due, DueTypes: what is due of one type, oldest first; nothing that is not due is read, nor what asks its condition first.
-CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
+CREATE INDEX connectors_due ON connectors (type, due_at) WHERE due_at IS NOT NULL;
 -- lock_by_owner: who has something due of a capped type, and the longest due of each.
-CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
+CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, due_at) WHERE due_at IS NOT NULL;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.

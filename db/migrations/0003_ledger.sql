@@ -292,18 +292,18 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.condition, c.asks_condition, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
-    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
+    c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.parameters_due_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
     r.waits_until, r.wait_message, r.progress_done, r.progress_total, r.progress_text,
     q.key AS lock_key, q.since AS lock_asked_at, l.run_id AS lock_run_id, l.connector_id AS lock_connector_id, l.expires_at AS lock_expires_at,
     t.kind, t.max_concurrent_syncs AS type_cap,
-    (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.next_sync_at < c.next_sync_at AND NOT d.asks_condition) AS due_before,
+    (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.due_at < c.due_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
     (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
-    EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND NOT o.asks_condition AND o.user_id < c.user_id)
-        OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.next_sync_at IS NOT NULL AND NOT o.asks_condition AND o.user_id > c.user_id)
+    EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id < c.user_id)
+        OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id > c.user_id)
         OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id < c.user_id)
         OR EXISTS (SELECT FROM open_runs o WHERE o.type = c.type AND o.user_id > c.user_id) AS has_other_owners,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
@@ -311,9 +311,9 @@ SELECT clock_timestamp() AS seen_at,
     (SELECT count(*) FROM open_runs o JOIN workers l ON l.id = o.worker_id WHERE o.type = c.type
         AND l.expires_at > (SELECT clock_timestamp())) AS fetching,
     -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
-    EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= c.next_sync_at)
-        OR EXISTS (SELECT FROM runs e WHERE e.missed_count IS NULL AND e.completed_at >= c.next_sync_at
-            AND e.started_at >= c.next_sync_at) AS dispatched_since,
+    EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= coalesce(c.due_at, c.next_sync_at))
+        OR EXISTS (SELECT FROM runs e WHERE e.missed_count IS NULL AND e.completed_at >= coalesce(c.due_at, c.next_sync_at)
+            AND e.started_at >= coalesce(c.due_at, c.next_sync_at)) AS dispatched_since,
     r.publish_error,
     -- Why the broker has not taken what was published last of the type. What it does not take is published again each minute or so;
     -- an older error is of a message that is in the stream, whose acknowledgement was lost.

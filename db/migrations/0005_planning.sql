@@ -74,11 +74,14 @@ END $$;
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
 -- DISABLED after max_retries failures in a row. Of a sync that nothing but a schedule of once_per wants, the next slot is the next try. A
--- permission to delete many documents, and parameters, end with the tries of their request.
+-- permission to delete many documents ends with the tries of its request. A run with parameters is not tried again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
+    IF c.kept_plan IS NOT NULL THEN
+        RETURN moves.resumed(c);
+    END IF;
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failures are seen
     c.status := 'ERROR';
@@ -92,6 +95,8 @@ BEGIN
         c.status_message := left(format('disabled after %s failures in a row: %s',
             c.failure_count, coalesce(c.status_message, 'no message')), 2000);
         c.trigger_requested_at := NULL;
+        c.next_parameters := NULL;
+        c.parameters_due_at := NULL;
     ELSIF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'manual';
@@ -107,7 +112,44 @@ BEGIN
         c.over_at := clock_timestamp();
         c.claimed_for := NULL;
         c.deletions_allowed_at := NULL;
-        c.next_parameters := NULL;
+    END IF;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- What a run with parameters leaves alone: where its connector stands by itself. The claim keeps it in kept_plan, and a user's change
+-- while that run goes on changes it there.
+-- +goose StatementBegin
+CREATE FUNCTION moves.kept(c connectors) RETURNS jsonb
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN jsonb_build_object('status', c.status, 'status_message', c.status_message, 'failure_count', c.failure_count,
+        'put_off_since', c.put_off_since, 'next_sync_at', c.next_sync_at, 'due_reason', c.due_reason, 'slot_at', c.slot_at,
+        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at);
+END $$;
+-- +goose StatementEnd
+
+-- A connector whose run with parameters is over, however it ended: it stands where it stood. Its state and listing stay, see put.
+-- +goose StatementBegin
+CREATE FUNCTION moves.resumed(c connectors) RETURNS connectors
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    c := jsonb_populate_record(c, c.kept_plan);
+    c.kept_plan := NULL;
+    c.run_id := NULL;
+    c.state := NULL;
+    RETURN c;
+END $$;
+-- +goose StatementEnd
+
+-- Asks once more for the run with parameters that a connector is in, unless another was asked for since. Asked before the run ends.
+-- +goose StatementBegin
+CREATE FUNCTION moves.asked_again(c connectors, due timestamptz) RETURNS connectors
+    LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF c.next_parameters IS NULL THEN
+        c.next_parameters := (SELECT o.parameters FROM open_runs o WHERE o.id = c.run_id);
+        c.parameters_due_at := due;
     END IF;
     RETURN c;
 END $$;
@@ -127,7 +169,8 @@ BEGIN
         planned_through = c.planned_through, needs_plan = c.needs_plan, over_at = c.over_at, claimed_for = c.claimed_for,
         synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
-        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
+        deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, parameters_due_at = c.parameters_due_at,
+        kept_plan = c.kept_plan, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;
@@ -164,19 +207,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A connector with the permission to delete many documents, and the parameters, that it has once its open run ends without having
--- completed: the user's for the next run, else this run's, whose request is tried again. Asked before the run ends.
+-- A connector with the permission to delete many documents that it has once its open run ends without having completed: the user's
+-- for the next run, else this run's, whose request is tried again. Asked before the run ends.
 -- +goose StatementBegin
 CREATE FUNCTION moves.unspent(c connectors) RETURNS connectors
     LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    r record;
 BEGIN
-    SELECT o.deletions_allowed_at, o.parameters INTO r FROM open_runs o WHERE o.id = c.run_id;
-    IF FOUND THEN
-        c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
-        c.next_parameters := coalesce(c.next_parameters, r.parameters);
-    END IF;
+    c.deletions_allowed_at := coalesce(c.deletions_allowed_at, (SELECT o.deletions_allowed_at FROM open_runs o WHERE o.id = c.run_id));
     RETURN c;
 END $$;
 -- +goose StatementEnd
@@ -252,7 +289,7 @@ END $$;
 CREATE FUNCTION moves.wake(c connectors, left_place boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF c.needs_plan OR c.next_sync_at <= clock_timestamp() THEN
+    IF c.needs_plan OR least(c.next_sync_at, CASE WHEN c.run_id IS NULL THEN c.parameters_due_at END) <= clock_timestamp() THEN
         PERFORM pg_notify('connectors_due', c.type);
     ELSIF left_place AND EXISTS (SELECT FROM waiting_types t WHERE t.name = c.type AND t.waits) THEN
         IF current_setting('transaction_isolation') = 'read committed' THEN
@@ -274,6 +311,9 @@ DROP FUNCTION moves.is_unanswered(integer, bigint, timestamptz);
 DROP FUNCTION moves.unspent(connectors);
 DROP FUNCTION moves.end_runs(uuid[], text, text, text, boolean);
 DROP FUNCTION moves.put(connectors[]);
+DROP FUNCTION moves.asked_again(connectors, timestamptz);
+DROP FUNCTION moves.resumed(connectors);
+DROP FUNCTION moves.kept(connectors);
 DROP FUNCTION moves.failed(connectors, boolean);
 DROP FUNCTION moves.planned(connectors, timestamptz);
 DROP FUNCTION moves.interval_slot(integer, timestamptz, integer, integer);

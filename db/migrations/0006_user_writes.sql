@@ -16,6 +16,8 @@ BEGIN
     NEW.listing := NULL;
     NEW.deletions_allowed_at := NULL;
     NEW.next_parameters := NULL;
+    NEW.parameters_due_at := NULL;
+    NEW.kept_plan := NULL;
     NEW.synced_version := CASE WHEN NEW.last_sync_at IS NOT NULL THEN NEW.config_version END;
     NEW.run_id := NULL;
     NEW.failure_count := 0;
@@ -52,11 +54,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.put_off_since, new.condition_met_at)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.parameters_due_at, new.kept_plan, new.put_off_since, new.condition_met_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.put_off_since, old.condition_met_at) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.parameters_due_at, old.kept_plan, old.put_off_since, old.condition_met_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -74,7 +76,7 @@ END $$;
 CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition'
+    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'due_at'
         AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
             = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
 END $$;
@@ -84,6 +86,7 @@ CREATE FUNCTION connectors_user_update() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     moment    timestamptz := clock_timestamp();
+    was       connectors := OLD;
     changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
         IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
     recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, NEW.once_per)
@@ -106,6 +109,12 @@ BEGIN
     IF NEW.condition IS DISTINCT FROM OLD.condition THEN
         PERFORM moves.end_unmet(ARRAY[OLD.id]);
     END IF;
+    IF OLD.kept_plan IS NOT NULL THEN   -- its run has parameters: what changes is where it stands by itself
+        was := moves.resumed(OLD);
+        NEW := jsonb_populate_record(NEW, OLD.kept_plan);
+        NEW.kept_plan := NULL;
+        NEW.run_id := NULL;
+    END IF;
     IF changed OR recrond OR (NEW.condition, NEW.refresh_freq_minutes) IS DISTINCT FROM (OLD.condition, OLD.refresh_freq_minutes) THEN
         NEW.condition_met_at := NULL;   -- it was asked for something else
     END IF;
@@ -117,6 +126,7 @@ BEGIN
         NEW.listing := NULL;
         NEW.deletions_allowed_at := NULL;   -- it was given for another source
         NEW.next_parameters := NULL;        -- and these for another configuration
+        NEW.parameters_due_at := NULL;
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
             VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);
@@ -149,12 +159,20 @@ BEGIN
             END IF;
         END IF;   -- a trigger or a schedule in flight is looked at with the verdict
     ELSE
-        NEW := connectors_replanned(OLD, NEW, changed, triggered,
+        NEW := connectors_replanned(was, NEW, changed, triggered,
             recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent));
         IF (NEW.next_sync_at, NEW.needs_plan, NEW.condition) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan, OLD.condition)
                 OR (triggered AND NEW.condition IS NOT NULL) THEN   -- what has asked its condition is due without
             PERFORM moves.wake(NEW, false);
         END IF;
+    END IF;
+    IF OLD.kept_plan IS NOT NULL AND changed THEN
+        PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'configuration changed');
+        PERFORM moves.wake(OLD, true);
+    ELSIF OLD.kept_plan IS NOT NULL THEN
+        NEW.kept_plan := moves.kept(NEW);
+        NEW := jsonb_populate_record(NEW, moves.kept(OLD));
+        NEW.run_id := OLD.run_id;
     END IF;
     RETURN NEW;
 END $$;
@@ -218,7 +236,7 @@ CREATE TRIGGER runs_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON runs
 CREATE FUNCTION connectors_user_delete() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    PERFORM moves.miss_slots(OLD, 'connector deleted before it could be claimed');
+    PERFORM moves.miss_slots(CASE WHEN OLD.kept_plan IS NULL THEN OLD ELSE moves.resumed(OLD) END, 'connector deleted before it could be claimed');
     IF OLD.run_id IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'connector deleted');
         PERFORM moves.wake(OLD, true);
@@ -247,6 +265,9 @@ BEGIN
     IF was_run IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
     END IF;
+    IF c.kept_plan IS NOT NULL THEN
+        c := moves.resumed(c);
+    END IF;
     c := moves.miss_slots(c, 'disabled before it could be claimed');
     IF c.over_at IS NULL THEN
         c.over_at := clock_timestamp();
@@ -263,6 +284,7 @@ BEGIN
     c.trigger_requested_at := NULL;
     c.deletions_allowed_at := NULL;
     c.next_parameters := NULL;
+    c.parameters_due_at := NULL;
     c.condition_met_at := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
@@ -310,26 +332,30 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM moves.end_runs(ARRAY[run], 'superseded', 'cancelled', left(coalesce(message, 'cancelled by the user'), 2000));
-    IF c.status = 'PENDING' AND c.next_parameters IS NULL THEN   -- else they were asked for since, and for another run
+    IF c.status = 'PENDING' AND c.kept_plan IS NULL THEN   -- else it was asked for since, and for another run
         c.trigger_requested_at := NULL;
         c.deletions_allowed_at := NULL;
     END IF;
     moment := clock_timestamp();
-    c.status := 'ACTIVE';
-    c.run_id := NULL;
-    c.put_off_since := NULL;
-    c.over_at := c.claimed_at;   -- slots that came since wait
-    c.claimed_for := NULL;
-    IF c.trigger_requested_at IS NOT NULL THEN
-        c.next_sync_at := moment;
-        c.due_reason := 'manual';
-    ELSIF c.schedule_cron IS NOT NULL THEN
-        c.needs_plan := true;
-        c.due_reason := 'schedule';   -- at its next slot, also where it never synced
-    ELSIF c.refresh_freq_minutes > 0 THEN
-        c.next_sync_at := moves.interval_slot(c.id, moment, c.refresh_freq_minutes, c.spread_percent);
-        c.due_reason := 'schedule';
-        c.slot_at := c.next_sync_at;
+    IF c.kept_plan IS NOT NULL THEN
+        c := moves.resumed(c);
+    ELSE
+        c.status := 'ACTIVE';
+        c.run_id := NULL;
+        c.put_off_since := NULL;
+        c.over_at := c.claimed_at;   -- slots that came since wait
+        c.claimed_for := NULL;
+        IF c.trigger_requested_at IS NOT NULL THEN
+            c.next_sync_at := moment;
+            c.due_reason := 'manual';
+        ELSIF c.schedule_cron IS NOT NULL THEN
+            c.needs_plan := true;
+            c.due_reason := 'schedule';   -- at its next slot, also where it never synced
+        ELSIF c.refresh_freq_minutes > 0 THEN
+            c.next_sync_at := moves.interval_slot(c.id, moment, c.refresh_freq_minutes, c.spread_percent);
+            c.due_reason := 'schedule';
+            c.slot_at := c.next_sync_at;
+        END IF;
     END IF;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
@@ -382,16 +408,24 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down what the next run of a connector is to have over its configuration: nothing, where that is empty.
+-- Asks for a run with parameters over the configuration of a connector, and returns when; takes back those that no run has yet, where they
+-- are empty.
 -- +goose StatementBegin
-CREATE FUNCTION moves.keep_parameters(connector integer, parameters jsonb) RETURNS void
+CREATE FUNCTION moves.keep_parameters(connector integer, parameters jsonb) RETURNS timestamptz
     LANGUAGE plpgsql SET echomind.moving = 'on' AS $$
 DECLARE
-    standing jsonb := (SELECT c.config FROM connectors c WHERE c.id = connector);
-    merged   jsonb;
-    sealed   text;
+    c      connectors;
+    merged jsonb;
+    sealed text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM connectors c JOIN connector_types t ON t.name = c.type WHERE c.id = connector AND t.kind = 'job') THEN
+    SELECT * INTO c FROM connectors k WHERE k.id = connector FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF c.status = 'DISABLED' THEN
+        RAISE EXCEPTION 'connector % is disabled; enable it before you trigger it', connector
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_trigger_disabled';
+    END IF;
+    IF NOT EXISTS (SELECT FROM connector_types t WHERE t.name = c.type AND t.kind = 'job') THEN
         RAISE EXCEPTION 'trigger_sync: connector % is a source: parameters are for jobs, what is stored of a source is what its configuration says; update that instead',
             connector USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -400,25 +434,29 @@ BEGIN
             jsonb_typeof(parameters) USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT k.key INTO sealed FROM jsonb_each(parameters) k
-    WHERE k.value::text LIKE '%"enc:v1:%' OR (standing -> k.key)::text LIKE '%"enc:v1:%' LIMIT 1;
+    WHERE k.value::text LIKE '%"enc:v1:%' OR (c.config -> k.key)::text LIKE '%"enc:v1:%' LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'trigger_sync: parameter % is a secret: a run has those of its connector; update the connector instead', sealed
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    merged := config_merged(standing, parameters);
+    merged := config_merged(c.config, parameters);
     IF octet_length(merged::text) > 65536 OR jsonb_path_exists(merged, '$.**{31}') THEN
         RAISE EXCEPTION 'trigger_sync: the configuration has % bytes with these parameters, must have at most 65536, nested at most 30 levels deep',
             octet_length(merged::text) USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    UPDATE connectors SET next_parameters = nullif(parameters, '{}') WHERE id = connector;
+    c.next_parameters := nullif(parameters, '{}');
+    c.parameters_due_at := CASE WHEN c.next_parameters IS NOT NULL THEN clock_timestamp() END;
+    UPDATE connectors k SET next_parameters = c.next_parameters, parameters_due_at = c.parameters_due_at WHERE k.id = connector;
+    PERFORM moves.wake(c, false);
+    RETURN c.parameters_due_at;
 END $$;
 -- +goose StatementEnd
 
 -- Asks for a sync now: of a connector at rest at once, of one in flight again after it, unless reading has not begun.
 -- allow_deletions: it may delete many documents at once. The pick-up hands that to the run, and a run that ends without having
 -- completed, or in the middle of its listing, to the next. A change, a disabling, or a failure that is not tried again takes it back.
--- parameters: what the next run alone has over the configuration, a JSON merge patch. The claim hands that to the run, and a run that
--- ends without having completed to the next; a trigger without it leaves it, and an empty one takes it back.
+-- parameters: what a run of its own has over the configuration, a JSON merge patch. It answers nothing that the connector is due for, and leaves
+-- where that stands as it is; a trigger without parameters leaves it, one with others takes its place, and an empty one takes it back.
 -- Null where there is no such connector; an error (connectors_trigger_disabled) while it is disabled.
 -- +goose StatementBegin
 CREATE FUNCTION moves.trigger_sync(connector integer, allow_deletions boolean DEFAULT false, parameters jsonb DEFAULT NULL) RETURNS timestamptz
@@ -430,12 +468,14 @@ BEGIN
         RAISE EXCEPTION 'trigger_sync: parameters are for jobs, which delete nothing: allow_deletions does not go with them'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;
+    IF parameters IS NOT NULL THEN
+        asked := moves.keep_parameters(connector, parameters);
+    END IF;
+    IF asked IS NULL THEN
+        UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;
+    END IF;
     IF allow_deletions AND asked IS NOT NULL THEN
         PERFORM moves.allow_deletions(connector, asked);
-    END IF;
-    IF parameters IS NOT NULL AND asked IS NOT NULL THEN
-        PERFORM moves.keep_parameters(connector, parameters);
     END IF;
     PERFORM moves.note_change('connectors.sync', connector::text, NULL, jsonb_build_object('allow_deletions', coalesce(allow_deletions, false),
         'parameters', moves.fingerprinted(parameters)), c) FROM connectors c WHERE c.id = connector;

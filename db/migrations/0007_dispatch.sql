@@ -6,6 +6,8 @@
 -- the same free places, and the places go from owner to owner; `share` is how many of a hundred one of them may hold. `refused`
 -- are connectors whose claim was refused: they leave their place to the next. Those whose messages have more than `most_bytes` together
 -- stay due, but for the first, and are not read: to write them out is what costs most.
+-- next_parameters of a row says that it is to be claimed for the run that was asked for with them: it comes after what the connector is due for
+-- by itself, unless a sync of its own is over since.
 -- A sort would have the planner take all that is due of a type, or of an owner, for a few rows; and compiling the hops from owner
 -- to owner, which it takes for many, takes twenty times as long as they do.
 -- +goose StatementBegin
@@ -38,12 +40,23 @@ BEGIN
         OPEN due FOR SELECT * FROM moves.lock_by_owner(due_type, cap, free, share, moment, refused);
     ELSE
         OPEN due FOR SELECT * FROM connectors
-            WHERE type = due_type AND next_sync_at <= moment AND NOT asks_condition AND (refused IS NULL OR id <> ALL (refused))
-            ORDER BY next_sync_at LIMIT free FOR UPDATE SKIP LOCKED;
+            WHERE type = due_type AND due_at <= moment AND (refused IS NULL OR id <> ALL (refused))
+            ORDER BY due_at LIMIT free FOR UPDATE SKIP LOCKED;
     END IF;
     LOOP
         FETCH due INTO c;
         EXIT WHEN NOT FOUND;
+        IF c.parameters_due_at IS NULL THEN
+            NULL;
+        ELSIF c.next_sync_at <= moment AND NOT c.asks_condition AND (c.over_at > c.parameters_due_at) IS NOT TRUE THEN
+            c.next_parameters := NULL;
+        ELSE
+            c.next_sync_at := c.parameters_due_at;
+            c.due_reason := 'manual';
+            c.slot_at := NULL;
+            c.claimed_at := NULL;
+            c.condition_met_at := NULL;
+        END IF;
         size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing);
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
@@ -110,8 +123,8 @@ END $$;
 
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
--- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through}], passed: see answer_slots;
--- through: up to where slots of a cron schedule are answered.
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked}], passed: see answer_slots;
+-- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -124,27 +137,36 @@ DECLARE
     passed  boolean;
     stale   uuid[];
     claimed integer;
+    asked   integer[];
+    for_it  uuid[];
+    taken   integer := 0;
 BEGIN
     SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), array_agg(k.through), coalesce(bool_or(k.passed IS NOT NULL), false)
         INTO ids, run_ids, slots, through, passed
-        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz);
-    stale := ARRAY(SELECT r.id FROM unnest(ids) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz, asked boolean)
+        WHERE k.asked IS NOT TRUE;
+    SELECT array_agg(k.id), array_agg(k.run_id) INTO asked, for_it
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, asked boolean) WHERE k.asked;
+    stale := ARRAY(SELECT r.id FROM unnest(ids || asked) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
+    END IF;
+    IF asked IS NOT NULL THEN
+        taken := moves.claim_asked(asked, for_it, moment);
     END IF;
     PERFORM moves.end_unmet(ids);
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, parameters, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
-        c.next_sync_at, clock_timestamp(), c.config_version, c.next_parameters, moment
+        c.next_sync_at, clock_timestamp(), c.config_version, moment
     FROM unnest(ids, run_ids, slots) k(id, run_id, slot), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
-    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, next_parameters = NULL, condition_met_at = NULL,
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, condition_met_at = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot, k.through)
             ELSE greatest(c.slots_through, k.through) END,
@@ -158,6 +180,28 @@ BEGIN
     FROM unnest(ids, run_ids, slots, through) k(id, run_id, slot, through),
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
+    GET DIAGNOSTICS claimed = ROW_COUNT;
+    RETURN claimed + taken;
+END $$;
+-- +goose StatementEnd
+
+-- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked, each for the run that was asked for with parameters. Where it
+-- stands by itself is kept, and has its turn once that run is over: the moments of its own syncs, and its slots, stay as they are.
+-- +goose StatementBegin
+CREATE FUNCTION moves.claim_asked(ids integer[], run_ids uuid[], moment timestamptz) RETURNS integer
+    LANGUAGE plpgsql AS $$
+DECLARE
+    claimed integer;
+BEGIN
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
+    SELECT k.run_id, c.id, c.type, c.user_id, 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
+    FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
+    WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
+    UPDATE connectors c
+    SET status = 'PENDING', run_id = k.run_id, kept_plan = moves.kept(c), next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
+        needs_plan = false, condition_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
+    FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = k.id OFFSET 0) at
+    WHERE c.ctid = at.ctid AND c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
     RETURN claimed;
 END $$;
@@ -518,6 +562,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP FUNCTION moves.claim_asked(integer[], uuid[], timestamptz);
 DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[], bigint);
 DROP FUNCTION moves.claim_again(connectors);
 DROP FUNCTION moves.lock_run(uuid, boolean);

@@ -83,14 +83,15 @@ END $$;
 CREATE FUNCTION moves.take(ids integer[], runs uuid[], tries uuid[], worker uuid) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows; not one with parameters, which
-    -- came after the claim.
+    -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows; not by one with parameters.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
         (trigger_requested_at, deletions_allowed_at, fails_if_lost) = (
-            SELECT CASE WHEN c.next_parameters IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at, c.failure_count > 0 OR c.max_retries = 1 FROM connectors c WHERE c.id = r.connector_id)
+            SELECT CASE WHEN c.kept_plan IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at,
+                CASE WHEN c.kept_plan IS NULL THEN c.failure_count > 0 OR c.max_retries = 1
+                    ELSE c.failure_count > (c.kept_plan->>'failure_count')::integer END FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
-    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN next_parameters IS NOT NULL THEN trigger_requested_at END,
-        wanted = wanted OR (trigger_requested_at IS NOT NULL AND next_parameters IS NULL), deletions_allowed_at = NULL
+    UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN kept_plan IS NOT NULL THEN trigger_requested_at END,
+        wanted = wanted OR (trigger_requested_at IS NOT NULL AND kept_plan IS NULL), deletions_allowed_at = NULL
     WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd
@@ -271,12 +272,18 @@ BEGIN
         PERFORM moves.put_off(c, waiting.waits_until, coalesce(waiting.wait_message, waiting.cut));
         RETURN true;
     END IF;
-    c := moves.unspent(c);
-    PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released', own => true);
-    c.status := 'ACTIVE';
-    c.run_id := NULL;
-    c.next_sync_at := clock_timestamp();
-    c.due_reason := CASE WHEN c.trigger_requested_at IS NULL THEN 'release' ELSE 'manual' END;
+    IF c.kept_plan IS NOT NULL THEN
+        c := moves.asked_again(c, clock_timestamp());
+        PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released', own => true);
+        c := moves.resumed(c);
+    ELSE
+        c := moves.unspent(c);
+        PERFORM moves.end_runs(ARRAY[run], 'superseded', 'released', own => true);
+        c.status := 'ACTIVE';
+        c.run_id := NULL;
+        c.next_sync_at := clock_timestamp();
+        c.due_reason := CASE WHEN c.trigger_requested_at IS NULL THEN 'release' ELSE 'manual' END;
+    END IF;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;
@@ -303,10 +310,19 @@ CREATE FUNCTION moves.put_off(c connectors, until timestamptz, message text) RET
 DECLARE
     advanced boolean;
 BEGIN
+    IF c.kept_plan IS NOT NULL THEN
+        c := moves.asked_again(c, until);
+    END IF;
     c := moves.unspent(c);
     c.status_message := left(coalesce(message, 'no message'), 2000);
     UPDATE open_runs o SET waits_until = until WHERE o.id = c.run_id RETURNING o.advanced INTO advanced;
     PERFORM moves.end_runs(ARRAY[c.run_id], 'superseded', 'postponed', c.status_message, true);
+    IF c.kept_plan IS NOT NULL THEN
+        c := moves.resumed(c);
+        PERFORM moves.put(ARRAY[c]);
+        PERFORM moves.wake(c, true);
+        RETURN;
+    END IF;
     c.status := 'ACTIVE';
     c.run_id := NULL;
     c.put_off_since := CASE WHEN advanced THEN clock_timestamp() ELSE coalesce(c.put_off_since, clock_timestamp()) END;
@@ -360,7 +376,7 @@ END $$;
 CREATE FUNCTION moves.took_too_long(c connectors, advanced boolean) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT advanced THEN
+    IF NOT advanced OR c.kept_plan IS NOT NULL THEN
         RETURN moves.failed(c, false);
     END IF;
     c.status := 'ERROR';

@@ -15,6 +15,9 @@ BEGIN
     END IF;
     PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
     PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
+    IF c.kept_plan IS NOT NULL THEN
+        PERFORM moves.put(ARRAY[moves.resumed(c)]);
+    END IF;
     RETURN true;
 END $$;
 -- +goose StatementEnd
@@ -35,7 +38,7 @@ BEGIN
         FROM ROWS FROM (jsonb_to_recordset(asked) AS (run uuid, try uuid, new_state jsonb, reason text, unchanged bigint))
             WITH ORDINALITY k(run, try, new_state, reason, unchanged, no)
         LEFT JOIN LATERAL (SELECT c.id FROM open_runs r
-            JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING'
+            JOIN connectors c ON c.id = r.connector_id AND c.run_id = r.id AND c.status = 'SYNCING' AND c.kept_plan IS NULL
             WHERE r.id = k.run AND r.try_id = k.try FOR UPDATE SKIP LOCKED) l ON true LOOP
         IF a.id IS NOT NULL THEN
             skipped := true;
@@ -117,7 +120,7 @@ BEGIN
                 THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
-        RETURNING k.type, k.needs_plan OR coalesce(k.next_sync_at <= moment, false) AS due)
+        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due)
         SELECT DISTINCT m.type, m.due FROM moved m
     LOOP
         c.type := r.type;
@@ -127,11 +130,14 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where a connector stands whose run has completed: ACTIVE, and planned.
+-- Where a connector stands whose run has completed: ACTIVE, and planned; after a run with parameters, where it stood before.
 -- +goose StatementBegin
 CREATE FUNCTION moves.settled(c connectors) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
+    IF c.kept_plan IS NOT NULL THEN
+        RETURN moves.resumed(c);
+    END IF;
     c.status := 'ACTIVE';
     c.status_message := NULL;
     c.run_id := NULL;
@@ -364,14 +370,16 @@ CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RET
 DECLARE
     -- Not where something of it was lost: a document that did not come may be in the source. Not where nothing came, whatever its
     -- worker says: it may have found its source closed.
-    whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0;
+    whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0 AND c.kept_plan IS NULL;
 BEGIN
     PERFORM moves.end_runs(ARRAY[r.id], verdict, coalesce(r.reason, CASE verdict WHEN 'skipped' THEN 'nothing had changed' END), own => true);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
     UPDATE unswept_runs SET outdated = true
     WHERE run_id = r.id AND whole_source AND c.listed_version IS DISTINCT FROM r.config_version;
     c.listed_version := CASE WHEN whole_source THEN r.config_version ELSE c.listed_version END;
-    c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
+    IF c.kept_plan IS NULL THEN
+        c.docs_analyzed := r.documents_processed + r.documents_failed + r.documents_unchanged;
+    END IF;
     IF c.listing->'seen' IS NOT NULL THEN   -- it goes on in the next run, which may delete what this one might
         c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
     END IF;
@@ -416,7 +424,7 @@ BEGIN
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', CASE what WHEN 'transit' THEN 'lost in transit'
         WHEN 'message' THEN 'message not taken' ELSE 'worker lost' END, c.status_message);
     c.run_id := NULL;
-    IF what = 'transit' THEN
+    IF what = 'transit' AND c.kept_plan IS NULL THEN
         c.status := 'ERROR';
         c.next_sync_at := clock_timestamp();
         c.due_reason := 'lost';

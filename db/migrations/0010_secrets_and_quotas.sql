@@ -282,9 +282,9 @@ CREATE FUNCTION moves.is_alone(of_type text, owner integer) RETURNS boolean
 BEGIN
     RETURN (
         SELECT coalesce(bool_and(o.user_id = owner), true) FROM (
-            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition ORDER BY c.user_id LIMIT 1)
+            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.due_at IS NOT NULL ORDER BY c.user_id LIMIT 1)
             UNION ALL
-            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition ORDER BY c.user_id DESC LIMIT 1)
+            (SELECT c.user_id FROM connectors c WHERE c.type = of_type AND c.due_at IS NOT NULL ORDER BY c.user_id DESC LIMIT 1)
             UNION ALL
             (SELECT r.user_id FROM open_runs r WHERE r.type = of_type ORDER BY r.user_id LIMIT 1)
             UNION ALL
@@ -303,12 +303,12 @@ BEGIN
     WITH RECURSIVE hops AS (
         SELECT turn AS user_id, NULL::timestamptz AS due, 0 AS hop, 0 AS lap
         UNION ALL
-        SELECT coalesce(next.user_id, 0), next.next_sync_at, h.hop + 1, h.lap + CASE WHEN next.user_id IS NULL THEN 1 ELSE 0 END
+        SELECT coalesce(next.user_id, 0), next.due_at, h.hop + 1, h.lap + CASE WHEN next.user_id IS NULL THEN 1 ELSE 0 END
         FROM hops h LEFT JOIN LATERAL (
-            SELECT c.user_id, c.next_sync_at FROM connectors c
-            WHERE c.type = due_type AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition AND c.user_id > h.user_id
+            SELECT c.user_id, c.due_at FROM connectors c
+            WHERE c.type = due_type AND c.due_at IS NOT NULL AND c.user_id > h.user_id
                 AND (refused IS NULL OR c.id <> ALL (refused))
-            ORDER BY c.user_id, c.next_sync_at LIMIT 1) next ON true
+            ORDER BY c.user_id, c.due_at LIMIT 1) next ON true
         WHERE h.hop < 500 AND (h.lap = 0 OR (h.lap = 1 AND h.user_id < turn)))
     SELECT array_agg(f.user_id ORDER BY f.hop) FILTER (WHERE f.room > 0), array_agg(f.room ORDER BY f.hop) FILTER (WHERE f.room > 0),
         (array_agg(f.user_id ORDER BY f.hop DESC))[1]
@@ -342,8 +342,8 @@ BEGIN
     share := greatest(1, cap::bigint * share / 100);
     SELECT count(*), array_agg(DISTINCT d.user_id) INTO seen, near FROM (
         SELECT c.user_id FROM connectors c
-        WHERE c.type = due_type AND c.next_sync_at <= moment AND NOT c.asks_condition AND (refused IS NULL OR c.id <> ALL (refused))
-        ORDER BY c.next_sync_at LIMIT free + more) d;
+        WHERE c.type = due_type AND c.due_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
+        ORDER BY c.due_at LIMIT free + more) d;
     IF cardinality(near) = 1 AND moves.is_alone(due_type, near[1]) THEN
         share := cap;
     ELSIF seen = free + more THEN
@@ -352,8 +352,8 @@ BEGIN
         IF cardinality(owners) < free THEN
             reached := looked_at;
             near := near || ARRAY(SELECT c.user_id FROM connectors c
-                WHERE c.type = due_type AND c.next_sync_at <= moment AND NOT c.asks_condition AND (refused IS NULL OR c.id <> ALL (refused))
-                ORDER BY c.next_sync_at DESC LIMIT more);
+                WHERE c.type = due_type AND c.due_at <= moment AND (refused IS NULL OR c.id <> ALL (refused))
+                ORDER BY c.due_at DESC LIMIT more);
         END IF;
     END IF;
     IF cardinality(owners) < free THEN
@@ -370,9 +370,9 @@ BEGIN
         FROM unnest(owners, rooms) o(user_id, room)
         CROSS JOIN LATERAL (
             SELECT d.id, d.user_id FROM connectors d
-            WHERE d.type = due_type AND d.user_id >= o.user_id AND (d.user_id, d.next_sync_at) <= (o.user_id, moment)
-                AND d.next_sync_at IS NOT NULL AND NOT d.asks_condition AND (refused IS NULL OR d.id <> ALL (refused))
-            ORDER BY d.user_id, d.next_sync_at
+            WHERE d.type = due_type AND d.user_id >= o.user_id AND (d.user_id, d.due_at) <= (o.user_id, moment)
+                AND d.due_at IS NOT NULL AND (refused IS NULL OR d.id <> ALL (refused))
+            ORDER BY d.user_id, d.due_at
             LIMIT least(o.room, CASE WHEN seen <= free THEN free ELSE (free - 1) / greatest(1, least(cardinality(owners), free)) + 1 END)
             FOR UPDATE SKIP LOCKED) c
         LIMIT free) l;

@@ -52,7 +52,7 @@ type asked struct {
 
 // standing is what there is, without what a clock says.
 const standing = `SELECT string_agg(row, E'\n' ORDER BY row) FROM (
-	SELECT (to_jsonb(c) - 'last_sync_at' - 'over_at' - 'next_sync_at' - 'slot_at' - 'updated_at')::text AS row FROM connectors c
+	SELECT (to_jsonb(c) - 'last_sync_at' - 'over_at' - 'next_sync_at' - 'due_at' - 'slot_at' - 'updated_at')::text AS row FROM connectors c
 	UNION ALL SELECT (to_jsonb(o) - 'picked_up_at')::text FROM open_runs o
 	UNION ALL SELECT (to_jsonb(r) - 'completed_at' - 'fetched_at')::text FROM runs r
 	UNION ALL SELECT (to_jsonb(u) - 'next_at')::text FROM unswept_runs u
@@ -229,7 +229,7 @@ func TestAUsersSessionThatPlannedOnAnEmptyDatabaseReadsNoMoreOnAFullOne(t *testi
 // Both write down when the next sync is due, each in words of its own.
 func TestASkippedConnectorIsPlannedAsOneThatHasCompleted(t *testing.T) {
 	f := newFixture(t)
-	const planned = `SELECT (to_jsonb(c) - ARRAY['last_sync_at', 'over_at', 'next_sync_at', 'slot_at', 'docs_analyzed'])::text || concat_ws(' ', '',
+	const planned = `SELECT (to_jsonb(c) - ARRAY['last_sync_at', 'over_at', 'next_sync_at', 'due_at', 'slot_at', 'docs_analyzed'])::text || concat_ws(' ', '',
 		last_sync_at > now(), over_at = last_sync_at, round(extract(epoch FROM next_sync_at - last_sync_at) / 60), slot_at = next_sync_at) FROM connectors c WHERE id = $1`
 	for _, schedule := range []string{
 		`refresh_freq_minutes = 60`, `refresh_freq_minutes = 0`, `refresh_freq_minutes = NULL`,

@@ -43,7 +43,7 @@ type Connector struct {
 	PutOffSince        *time.Time `json:"put_off_since"`
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	NextParameters     Object     `json:"next_parameters" doc:"What the next run alone has over the configuration; null where nobody gave any."`
+	NextParameters     Object     `json:"next_parameters" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
 	RunID              *uuid.UUID `json:"run_id" doc:"The open run."`
 	ConfigVersion      int64      `json:"config_version"`
 	CreatedAt          time.Time  `json:"created_at"`

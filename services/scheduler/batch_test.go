@@ -43,5 +43,5 @@ func TestALookReadsWhatWasClaimedOrPlannedBeforeItOnlyOnce(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 400, `SELECT count(*) FROM connectors WHERE status = 'PENDING'`)
 	s.eventually(5*time.Second, s.frontOf(
-		`SELECT next_sync_at FROM connectors WHERE type = 'web' AND next_sync_at IS NOT NULL AND NOT asks_condition ORDER BY next_sync_at LIMIT 1`))
+		`SELECT due_at FROM connectors WHERE type = 'web' AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`))
 }

@@ -55,7 +55,12 @@ func (h *history) ends(now time.Time) {
 func TestEachSlotHasOneLineWhateverItsUserChangesAndWhateverFails(t *testing.T) {
 	begin := utc("2026-03-26 12:00")
 	s := setClock(t, begin)
-	for _, c := range chances(t, 13888621625326338691, 15254822170169319953) {
+	s.ofJobs()
+	for i, c := range append(chances(t, 13888621625326338691, 15254822170169319953), chances(t, 3)...) {
+		var more []string
+		if i > 2 {
+			more = []string{"with", "with", "with"}
+		}
 		for range 3 {
 			s.at(begin)
 			columns := row{
@@ -74,7 +79,7 @@ func TestEachSlotHasOneLineWhateverItsUserChangesAndWhateverFails(t *testing.T) 
 			for now.Before(begin.Add(5 * 24 * time.Hour)) {
 				now = now.Add(time.Duration(c.IntN(200)*c.IntN(4)) * time.Minute / 2)
 				s.at(now)
-				s.changes(id, c, h, now)
+				s.changes(id, c, h, now, more...)
 				want(s.stage, false, `SELECT status IN ('ACTIVE', 'ERROR') AND next_sync_at IS NULL FROM connectors WHERE id = $1`, id)
 			}
 			through := one[*time.Time](s.stage, `SELECT planned_through FROM connectors WHERE id = $1`, id)
@@ -90,10 +95,10 @@ func TestEachSlotHasOneLineWhateverItsUserChangesAndWhateverFails(t *testing.T) 
 }
 
 // changes lets something happen to a connector.
-func (s simulated) changes(id int32, c chance, h *history, now time.Time) {
+func (s simulated) changes(id int32, c chance, h *history, now time.Time, more ...string) {
 	s.Helper()
-	did := c.pick("claim", "claim", "claim", "complete", "complete", "fail", "release", "lose", "trigger", "skip", "cron", "zone", "gap", "once", "disable", "enable",
-		"policy", "config")
+	did := c.pick(append(more, "claim", "claim", "claim", "complete", "complete", "fail", "release", "lose", "trigger", "skip", "cron", "zone", "gap", "once", "disable", "enable",
+		"policy", "config")...)
 	h.log = append(h.log, now.Format("02 15:04 ")+did)
 	switch did {
 	case "cron":
@@ -155,6 +160,8 @@ func (s simulated) happens(id int32, did string) {
 	switch {
 	case did == "trigger":
 		s.exec(`SELECT moves.trigger_sync($1)`, id)
+	case did == "with":
+		s.exec(dryRun, id)
 	case !inFlight:
 		s.plan()
 		s.look()
@@ -219,7 +226,12 @@ func (s simulated) hasOneLineEach(id int32, columns row, h *history) {
 func TestNoPeriodCompletesTwiceWhateverFails(t *testing.T) {
 	begin := utc("2026-03-26 12:00")
 	s := setClock(t, begin)
-	for _, c := range chances(t, 1, 2) {
+	s.ofJobs()
+	for i, c := range append(chances(t, 1, 2), chances(t, 3)...) {
+		actions := []string{"claim", "claim", "claim", "complete", "complete", "fail", "release", "lose", "trigger", "skip", "postpone", "too_long"}
+		if i > 2 {
+			actions = append(actions, "with", "with", "with")
+		}
 		for range 3 {
 			s.at(begin)
 			zone := c.pick("UTC", "Europe/Berlin", "America/New_York")
@@ -232,7 +244,7 @@ func TestNoPeriodCompletesTwiceWhateverFails(t *testing.T) {
 			for now := begin; now.Before(begin.Add(6 * 24 * time.Hour)); {
 				now = now.Add(time.Duration(c.IntN(200)*c.IntN(4)) * time.Minute / 2)
 				s.at(now)
-				did := c.pick("claim", "claim", "claim", "complete", "complete", "fail", "release", "lose", "trigger", "skip", "postpone", "too_long")
+				did := c.pick(actions...)
 				log = append(log, now.Format("02 15:04 ")+did)
 				end := map[string]string{"skip": `moves.skip($1, $2, NULL, 'x', 0)`, "postpone": `moves.postpone($1, $2, '5 hours', 'x')`,
 					"too_long": `moves.fail($1, $2, 'too_long', 'x')`}[did]

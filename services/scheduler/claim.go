@@ -133,7 +133,7 @@ func (s *Scheduler) claim(
 				continue
 			}
 			t := triggerOf(connectorType, r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: slot, ID: r.ID, RunID: t.Session})
+			triggers, claims = append(triggers, t), append(claims, claim{slot: slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
@@ -197,6 +197,8 @@ func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) erro
 type claim struct {
 	ID    int32     `json:"id"`
 	RunID uuid.UUID `json:"run_id"`
+	// Asked says that it is for the run that was asked for with parameters.
+	Asked bool `json:"asked,omitempty"`
 	slot
 }
 

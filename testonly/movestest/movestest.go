@@ -45,12 +45,23 @@ func TryForce(ctx context.Context, db DB, sql string, args ...any) (n int64, err
 // Claim makes a connector at rest due and PENDING, and returns its run.
 func Claim(t testing.TB, db DB, connector int32) uuid.UUID {
 	t.Helper()
-	run := uuid.New()
 	Force(t, db, `UPDATE connectors SET next_sync_at = coalesce(least(next_sync_at, clock_timestamp()), clock_timestamp()),
 		due_reason = coalesce(due_reason, 'manual'), needs_plan = false WHERE id = $1 AND run_id IS NULL`, connector)
+	return claim(t, db, connector, false)
+}
+
+// ClaimAsked claims a connector for the run that was asked for with parameters, and returns that.
+func ClaimAsked(t testing.TB, db DB, connector int32) uuid.UUID {
+	t.Helper()
+	return claim(t, db, connector, true)
+}
+
+func claim(t testing.TB, db DB, connector int32, asked bool) uuid.UUID {
+	t.Helper()
+	run := uuid.New()
 	err := pgx.BeginFunc(context.Background(), db, func(tx pgx.Tx) error {
 		var n int
-		claim := fmt.Sprintf(`[{"id":%d,"run_id":%q}]`, connector, run)
+		claim := fmt.Sprintf(`[{"id":%d,"run_id":%q,"asked":%t}]`, connector, run, asked)
 		err := tx.QueryRow(context.Background(), `SELECT moves.claim($1, clock_timestamp())`, claim).Scan(&n)
 		if err == nil && n != 1 {
 			err = fmt.Errorf("%d connectors were claimed", n)

@@ -4,12 +4,12 @@
 SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
 CROSS JOIN LATERAL (
-    SELECT c.next_sync_at FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
-    ORDER BY c.next_sync_at LIMIT 1) earliest
-WHERE earliest.next_sync_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
+    SELECT c.due_at FROM connectors c
+    WHERE c.type = t.name AND c.due_at IS NOT NULL
+    ORDER BY c.due_at LIMIT 1) earliest
+WHERE earliest.due_at <= (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))
     AND (sqlc.narg('only')::text[] IS NULL OR t.name = ANY (sqlc.narg('only')::text[]))
-ORDER BY earliest.next_sync_at;
+ORDER BY earliest.due_at;
 
 -- name: LockDue :many
 -- Within the transaction of Claim.
@@ -19,6 +19,8 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at,
+    -- Whether it is claimed for a run with parameters, which answers nothing else.
+    (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
@@ -30,9 +32,9 @@ FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now'
 -- Whether a type has something due and, where it has a cap, a free place, or nobody who is told of the next one, which a claim sees to:
 -- without the claim's transaction, its lock and its look for the next owner, which each verdict would otherwise cost twice.
 SELECT (coalesce((
-        SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
-        WHERE c.type = @type::text AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
-        ORDER BY c.next_sync_at LIMIT 1), false)
+        SELECT c.due_at <= (SELECT clock_timestamp()) FROM connectors c
+        WHERE c.type = @type::text AND c.due_at IS NOT NULL
+        ORDER BY c.due_at LIMIT 1), false)
     AND (@cap::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = @type::text AND t.waits) OR
         (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = @type::text LIMIT @cap::integer) held) < @cap::integer))::boolean;
 

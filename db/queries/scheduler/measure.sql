@@ -22,8 +22,8 @@ SELECT t.name, (due.count + coalesce(asking.count, 0))::bigint AS due, greatest(
 FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
-    SELECT count(*), coalesce(extract(epoch FROM clock.now - min(next_sync_at)), 0)::float8 AS age FROM connectors
-    WHERE type = t.name AND next_sync_at IS NOT NULL AND NOT asks_condition AND next_sync_at <= (SELECT clock_timestamp())) due
+    SELECT count(*), coalesce(extract(epoch FROM clock.now - min(due_at)), 0)::float8 AS age FROM connectors
+    WHERE type = t.name AND due_at IS NOT NULL AND due_at <= (SELECT clock_timestamp())) due
 -- What is due and waits for the answer of its condition.
 LEFT JOIN (
     SELECT a.type, count(*), extract(epoch FROM clock_timestamp() - min(a.next_sync_at))::float8 AS age FROM conditions q

@@ -101,7 +101,7 @@ func (h *history) disabled() Finding {
 		row := 0 // failures since the last success
 		for _, e := range events {
 			r := h.runOf(e.OldRun)
-			left := e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil
+			left := e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil && !r.asked
 			switch {
 			case e.Reconfigured || e.From == "DISABLED" && e.To == "ACTIVE":
 				row = 0

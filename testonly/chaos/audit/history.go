@@ -34,6 +34,7 @@ type event struct {
 	ConfigVersion          int64
 	Reconfigured           bool
 	Answered               bool
+	Asked                  bool // it is in a run with parameters, or that is over by this
 	StateMoved, StateEmpty bool
 	OldVersion, Version    *int
 	OldDone, Done          int // documents of the next version that a checkpoint stands for
@@ -65,6 +66,7 @@ type step struct {
 	ID              uuid.UUID
 	Connector       int32
 	Trigger         string
+	Asked           bool
 	Slot, SlotLast  *time.Time
 	Missed          int
 	ConfigVersion   int64
@@ -81,6 +83,7 @@ type run struct {
 	id            uuid.UUID
 	life          life
 	trigger       string
+	asked         bool // it has parameters
 	slot, last    *time.Time
 	missed        int
 	configVersion int64
@@ -143,7 +146,7 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 		SELECT seq, txid, at, began, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
 			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
-			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap, config_version, reconfigured, answered,
+			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap, config_version, reconfigured, answered, asked,
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)
@@ -181,7 +184,7 @@ func (r *run) noRun() bool {
 
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `
-		SELECT seq, txid, at, what, id, connector_id, trigger, slot, slot_last, coalesce(missed_count, 0), config_version,
+		SELECT seq, txid, at, what, id, connector_id, trigger, asked, slot, slot_last, coalesce(missed_count, 0), config_version,
 			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), refused, try, worker, lease, picked_up, coalesce(drained, false)
 		FROM chaos.run_events ORDER BY seq`)
 	if err != nil {
@@ -194,7 +197,7 @@ func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 		r := h.runs[s.ID]
 		if r == nil {
 			r = &run{
-				id: s.ID, life: h.lifeAt(s.Connector, s.Seq, s.ConfigVersion), trigger: s.Trigger, slot: s.Slot, last: s.SlotLast, missed: s.Missed,
+				id: s.ID, life: h.lifeAt(s.Connector, s.Seq, s.ConfigVersion), trigger: s.Trigger, asked: s.Asked, slot: s.Slot, last: s.SlotLast, missed: s.Missed,
 				configVersion: s.ConfigVersion, at: s.At,
 			}
 			h.runs[r.id], h.ordered = r, append(h.ordered, r)

@@ -24,6 +24,8 @@ CREATE TABLE chaos.connector_events (
     reconfigured        boolean NOT NULL,
     -- Whether what a user asked for is not asked for any more.
     answered            boolean NOT NULL,
+    -- Whether it is in a run with parameters. Its due reason and its slot are those that it has by itself.
+    asked               boolean NOT NULL,
     -- Only where it changed.
     old_state           jsonb, state jsonb,
     -- At a checkpoint, the tokens of what is stored at that moment: null for a document that failed.
@@ -47,6 +49,8 @@ CREATE TABLE chaos.run_events (
     id             uuid NOT NULL,
     connector_id   integer NOT NULL,
     trigger        text NOT NULL,
+    -- Whether it has parameters.
+    asked          boolean NOT NULL DEFAULT false,
     slot           timestamptz, slot_last timestamptz, missed_count integer,
     config_version bigint NOT NULL,
     checkpoint_no  bigint NOT NULL DEFAULT 0,
@@ -81,16 +85,28 @@ CREATE TABLE chaos.violations (
     message      text NOT NULL
 );
 
+-- Where a connector stands by itself, also while a run with parameters goes on.
+CREATE FUNCTION chaos.plan(c connectors) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(c.kept_plan, jsonb_build_object('status', c.status, 'status_message', c.status_message, 'failure_count', c.failure_count,
+        'put_off_since', c.put_off_since, 'next_sync_at', c.next_sync_at, 'due_reason', c.due_reason, 'slot_at', c.slot_at,
+        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at))
+        || jsonb_build_object('claimed_at', c.claimed_at, 'over_at', c.over_at, 'claimed_for', c.claimed_for, 'wanted', c.wanted,
+        'synced_for', c.synced_for, 'last_sync_at', c.last_sync_at, 'slots_through', c.slots_through, 'planned_through', c.planned_through,
+        'trigger_requested_at', c.trigger_requested_at)
+$$;
+
 CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
-        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, config_version, reconfigured, answered,
+        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, config_version, reconfigured, answered, asked,
         old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
-        NEW.failure_count, NEW.max_retries, OLD.due_reason, NEW.due_reason, OLD.slot_at, NEW.slot_at,
+        NEW.failure_count, NEW.max_retries, coalesce(OLD.due_reason, OLD.kept_plan->>'due_reason'), coalesce(NEW.due_reason, NEW.kept_plan->>'due_reason'),
+        coalesce(OLD.slot_at, (OLD.kept_plan->>'slot_at')::timestamptz), coalesce(NEW.slot_at, (NEW.kept_plan->>'slot_at')::timestamptz),
         OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, coalesce(NEW.config_version, OLD.config_version),
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
+        coalesce(NEW.kept_plan, OLD.kept_plan) IS NOT NULL,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND (NEW.status = 'SYNCING' OR NEW.state ? 'done') THEN (
@@ -99,6 +115,11 @@ BEGIN
             WHERE d.connector_id = NEW.id AND d.config_version = NEW.config_version AND d.status IN ('stored', 'failed')) END);
     IF TG_OP = 'INSERT' OR (TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version) THEN
         INSERT INTO chaos.configs VALUES (NEW.id, NEW.config_version, NEW.type, NEW.config);
+    END IF;
+    IF TG_OP = 'UPDATE' AND coalesce(NEW.kept_plan, OLD.kept_plan) IS NOT NULL AND OLD.config_version = NEW.config_version AND NEW.status <> 'DISABLED'
+        AND (OLD.status, OLD.run_id) IS DISTINCT FROM (NEW.status, NEW.run_id) AND chaos.plan(OLD) <> chaos.plan(NEW) THEN
+        INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('plan', NEW.id,
+            format('it went from %s to %s for a run with parameters, and stood at %s by itself, then at %s', OLD.status, NEW.status, chaos.plan(OLD), chaos.plan(NEW)));
     END IF;
     RETURN NULL;
 END $$;
@@ -137,10 +158,10 @@ BEGIN
         END IF;
     END IF;
     SELECT w.expires_at INTO until FROM workers w WHERE w.id = r.worker_id;
-    INSERT INTO chaos.run_events (what, id, connector_id, trigger, slot, config_version, checkpoint_no, try, worker, lease,
+    INSERT INTO chaos.run_events (what, id, connector_id, trigger, asked, slot, config_version, checkpoint_no, try, worker, lease,
         picked_up, drained)
     VALUES (CASE TG_OP WHEN 'INSERT' THEN 'open' WHEN 'UPDATE' THEN 'pick up' ELSE 'end' END, r.id, r.connector_id, r.trigger,
-        r.slot, r.config_version, r.checkpoint_no, r.try_id, r.worker_id, until, r.picked_up_at, r.drain_seq IS NOT NULL);
+        r.parameters IS NOT NULL, r.slot, r.config_version, r.checkpoint_no, r.try_id, r.worker_id, until, r.picked_up_at, r.drain_seq IS NOT NULL);
     IF TG_OP = 'DELETE' AND until > clock_timestamp() THEN
         SELECT reason INTO why FROM runs WHERE id = OLD.id;
         IF why IN ('worker lost', 'lost in transit') THEN
@@ -185,7 +206,7 @@ BEGIN
     SELECT * INTO c FROM connectors WHERE id = whose;
     SELECT * INTO r FROM open_runs WHERE connector_id = whose;
     IF c.run_id IS DISTINCT FROM r.id OR (coalesce(c.status, '') = 'SYNCING') <> (r.try_id IS NOT NULL)
-        OR c.type <> r.type OR c.config_version <> r.config_version THEN
+        OR c.type <> r.type OR c.config_version <> r.config_version OR (c.kept_plan IS NOT NULL) <> (r.parameters IS NOT NULL) THEN
         INSERT INTO chaos.violations (kind, connector_id, message) VALUES ('flight', whose,
             format('it is %s in run %s of type %s at version %s, and open is run %s of type %s at version %s, picked up by try %s',
                 c.status, c.run_id, c.type, c.config_version, r.id, r.type, r.config_version, r.try_id));

@@ -68,8 +68,11 @@ func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
 	}
 	r.claimed = true
 	reason := e.OldReason
-	if e.From == "SYNCING" {
+	switch {
+	case e.From == "SYNCING":
 		reason = "rescue"
+	case e.Asked:
+		reason = "manual"
 	}
 	switch {
 	case r.trigger != reason:
@@ -83,10 +86,19 @@ func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
 	}
 }
 
+func (h *history) plans() Finding {
+	f := Finding{
+		Promise: 4, Name: "a run with parameters leaves the plan", Checked: len(h.events),
+		How: "what a connector is due for, its failures and the moments of its own syncs are the same before, in and after a run with parameters",
+	}
+	h.seen(&f, "plan")
+	return f
+}
+
 func (h *history) flights() Finding {
 	f := Finding{
 		Promise: 4, Name: "in flight is an open run",
-		How: "at every commit a connector in flight has one open run of its type and configuration, SYNCING by a try, and no other has one",
+		How: "at every commit a connector in flight has one open run of its type and configuration, SYNCING by a try, and no other has one; a plan is kept while it has parameters",
 	}
 	h.seen(&f, "flight")
 	for _, e := range h.events {

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	claims  = "every claim opens its run"
 	passed  = "every slot that came is answered"
 	slots   = "every cron slot once"
+	// planStays is what a run with parameters does not touch.
+	planStays = "a run with parameters leaves the plan"
 )
 
 func TestARunWithoutOneVerdictIsFound(t *testing.T) {
@@ -115,6 +118,28 @@ func TestAClaimWithoutItsOwnRunIsFound(t *testing.T) {
 			require.Equal(t, 2, f.Checked)
 			act(l)
 			l.finds(claims, part)
+		})
+	}
+}
+
+func TestARunWithParametersThatTouchesThePlanIsFound(t *testing.T) {
+	for part, spoil := range map[string]string{
+		"from ACTIVE to PENDING":  `UPDATE connectors SET kept_plan = '{}', status = 'PENDING', run_id = gen_random_uuid(), next_sync_at = NULL, due_reason = NULL`,
+		"from PENDING to SYNCING": `UPDATE connectors SET status = 'SYNCING', wanted = NOT wanted`,
+		"from PENDING to ACTIVE":  `UPDATE connectors SET status = 'ACTIVE', run_id = NULL, kept_plan = NULL, failure_count = failure_count + 1`,
+	} {
+		t.Run(part, func(t *testing.T) {
+			l := newLab(t)
+			id := l.add("capped", source.Config{})
+			l.do(`UPDATE connector_types SET kind = 'job' WHERE name = 'capped'`)
+			l.finish(id, l.claim(id), 1)
+			if !strings.HasPrefix(part, "from ACTIVE") {
+				l.do(`SELECT moves.trigger_sync($1, parameters => '{"seed": 5}')`, id)
+				l.do(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'asked', true)), clock_timestamp())`, id)
+			}
+			require.Empty(t, l.audit(planStays).Violations)
+			l.force(spoil)
+			l.finds(planStays, part)
 		})
 	}
 }

@@ -8,6 +8,7 @@ const (
 	flight     = "in flight is an open run"
 	cronOnce   = "every cron slot once"
 	slotsCome  = "every slot that came is answered"
+	planStays  = "a run with parameters leaves the plan"
 	ahead      = "no checkpoint runs ahead"
 	documents  = "documents are the source's"
 	leftBehind = "nothing is left behind"
@@ -66,9 +67,19 @@ var All = []Mutant{
 	{
 		Name: "slot-gone", Was: "a slot that has passed is lost when its user deletes the connector",
 		SQL: []Edit{{
-			"public.connectors_user_delete", "PERFORM moves.miss_slots(OLD, 'connector deleted before it could be claimed');", "",
+			"public.connectors_user_delete", "PERFORM moves.miss_slots(CASE WHEN OLD.kept_plan IS NULL THEN OLD ELSE moves.resumed(OLD) END, 'connector deleted before it could be claimed');", "",
 		}},
 		Scenario: edited(`DELETE FROM connectors`), Finds: []string{slotsCome},
+	},
+	{
+		Name: "slot-asked", Was: "a run with parameters answers the slot that its connector was planned for",
+		SQL:      []Edit{{"moves.kept", "'slot_at', c.slot_at", "'slot_at', NULL::timestamptz"}},
+		Scenario: asked, Finds: []string{planStays},
+	},
+	{
+		Name: "failure-asked", Was: "a run with parameters whose worker is lost counts as a failure of its connector's own",
+		SQL:      []Edit{{"moves.resumed", "jsonb_populate_record(c, c.kept_plan)", "jsonb_populate_record(c, c.kept_plan - 'failure_count')"}},
+		Scenario: asked, Finds: []string{planStays},
 	},
 	{
 		Name: "pick-up", Was: "a trigger that is delivered again takes the run from who is reading",

@@ -74,6 +74,29 @@ func lockedTwice(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error)
 	return found(ctx, pool, oneHolder)
 }
 
+// asked has a run with parameters asked for, whose worker is lost, and which fails then.
+func asked(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
+	if err := audit.Install(ctx, pool); err != nil {
+		return audit.Finding{}, err
+	}
+	const pickUp = `SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs`
+	for _, statement := range []string{
+		`UPDATE connector_types SET kind = 'job' WHERE name = 'web'`,
+		`INSERT INTO connectors (name, type, user_id, last_sync_at, refresh_freq_minutes) VALUES ('one', 'web', 1, clock_timestamp(), 60)`,
+		`SELECT moves.trigger_sync(id, parameters => '{"dry_run": true}') FROM connectors`,
+		`SELECT moves.claim(jsonb_agg(jsonb_build_object('id', id, 'run_id', gen_random_uuid(), 'asked', true)), clock_timestamp()) FROM connectors`,
+		pickUp,
+		`SELECT moves.rescue('[]', '0', 10)`,
+		pickUp,
+		`SELECT moves.fail(id, try_id, 'permanent', 'no such provider') FROM open_runs`,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return audit.Finding{}, fmt.Errorf("have a run with parameters: %w", err)
+		}
+	}
+	return found(ctx, pool, planStays)
+}
+
 // edited lets a user do something to a connector whose slot has passed, before the scheduler has come by.
 func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Finding, error) {
 	return func(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {

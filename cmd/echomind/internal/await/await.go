@@ -31,6 +31,8 @@ var (
 	ErrDisabled = errors.New("the connector is disabled")
 	// ErrCancelled says that the run was cancelled.
 	ErrCancelled = errors.New("the sync was cancelled")
+	// ErrWithdrawn says that a run with parameters is not asked for any more.
+	ErrWithdrawn = errors.New("the parameters were taken back: by --with '{}', or by a change of the connector")
 	// ErrDeleted says that the connector was deleted before there was a verdict.
 	ErrDeleted = errors.New("the connector is deleted")
 )
@@ -42,6 +44,8 @@ type Progress struct {
 	Now time.Time
 	// Run is the run that answers the request, or the latest of those that took its place; nil before there is one.
 	Run *dbgen.SchedulerRun
+	// Asked says that it is a run with parameters that is waited for.
+	Asked bool
 	// Unreachable says why Postgres could not be asked; it is waited for. Everything else is as of before.
 	Unreachable error
 }
@@ -53,7 +57,9 @@ func (p Progress) String() string {
 		return "waiting for Postgres"
 	case p.Connector.ID == 0:
 		return "the connector is gone"
-	case p.Connector.NextSyncAt != nil && p.Connector.DueReason != nil && *p.Connector.DueReason == "wait":
+	case p.Asked && p.Connector.ParametersDueAt != nil && p.Connector.ParametersDueAt.After(p.Now) && p.Run != nil:
+		return "put off: " + clock.Wait(message(p.Run.ErrorMessage), *p.Connector.ParametersDueAt, p.Now)
+	case !p.Asked && p.Connector.NextSyncAt != nil && p.Connector.DueReason != nil && *p.Connector.DueReason == "wait":
 		return "put off: " + clock.Wait(message(p.Connector.StatusMessage), *p.Connector.NextSyncAt, p.Now)
 	case p.Run == nil && p.Connector.Status == string(lifecycle.Pending):
 		return "PENDING: waiting for a worker"
@@ -138,12 +144,25 @@ func Reason(r dbgen.SchedulerRun) string {
 func Verdict(
 	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, seen func(Progress),
 ) (*dbgen.SchedulerRun, error) {
+	return verdict(ctx, pool, id, since, false, seen)
+}
+
+// Asked is Verdict for the run with parameters that was asked for at since, or for one that was asked for in its place.
+func Asked(
+	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, seen func(Progress),
+) (*dbgen.SchedulerRun, error) {
+	return verdict(ctx, pool, id, since, true, seen)
+}
+
+func verdict(
+	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, asked bool, seen func(Progress),
+) (*dbgen.SchedulerRun, error) {
 	var last Progress
 	told := ""
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
 	for {
-		now, answer, err := look(ctx, pool, id, since)
+		now, answer, err := look(ctx, pool, id, since, asked)
 		switch {
 		case err == nil:
 			last = now
@@ -170,7 +189,8 @@ func Verdict(
 }
 
 // look reads connector and runs in one snapshot: a run that took another's place is seen with it, or neither is.
-func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p Progress, a answer, err error) {
+func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, asked bool) (p Progress, a answer, err error) {
+	p.Asked = asked
 	err = deadline.Do(ctx, "await.look", queryTimeout, func(ctx context.Context) error {
 		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) error {
 			q := dbgen.New(tx)
@@ -178,7 +198,7 @@ func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p
 			if p.Now, err = q.Now(ctx); err != nil {
 				return fmt.Errorf("read the time: %w", err)
 			}
-			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since})
+			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since, Asked: asked})
 			if err != nil {
 				return fmt.Errorf("read the runs: %w", err)
 			}
@@ -188,6 +208,9 @@ func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time) (p
 				return fmt.Errorf("read the connector: %w", err)
 			}
 			p.Run, a = follow(runs, p.Connector, exists)
+			if asked && !a.settled && p.Connector.NextParameters == nil && (p.Run == nil || !running(*p.Run)) {
+				a = answer{settled: true, err: ErrWithdrawn}
+			}
 			return nil
 		})
 	})
@@ -238,14 +261,16 @@ func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.S
 func replaced(runs []dbgen.SchedulerRun, i int) bool {
 	switch run := runs[i]; {
 	case is(run, lifecycle.LostInTransit):
-		return true
+		return run.Parameters == nil
 	case is(run, lifecycle.TookTooLong): // it goes on from the checkpoint
-		return run.CheckpointNo > 0
+		return run.CheckpointNo > 0 && run.Parameters == nil
 	case is(run, lifecycle.WorkerLost): // the rescue opens its run in the transaction that ends this one
 		return i+1 < len(runs) && runs[i+1].Trigger == "rescue"
 	}
 	return false
 }
+
+func running(r dbgen.SchedulerRun) bool { return lifecycle.Verdict(r.Status) == lifecycle.Running }
 
 func is(r dbgen.SchedulerRun, reason lifecycle.Reason) bool {
 	return r.Reason != nil && lifecycle.Reason(*r.Reason) == reason

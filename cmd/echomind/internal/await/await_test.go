@@ -295,6 +295,62 @@ func TestAWaitThatTheSourceAskedForIsShownWhileItLasts(t *testing.T) {
 	require.Regexp(t, `^put off: Microsoft asked us to wait until [0-9 A-Za-z:]+$`, seen[3])
 }
 
+// What is due by itself goes first, and answers no request for a run with parameters.
+func TestTheVerdictOfARunWithParametersIsItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSource(t)
+	s.exec(`UPDATE connector_types SET kind = 'job'`)
+	ask := func() (at time.Time) {
+		require.NoError(t, s.pool.QueryRow(context.Background(), `SELECT moves.trigger_sync($1, parameters => '{"dry_run": true}')`, s.id).Scan(&at))
+		return at
+	}
+	asked := func() {
+		s.try.Run = movestest.ClaimAsked(t, s.pool, s.id)
+		s.pickUp()
+	}
+	at := ask()
+	steps := []func(){
+		func() { s.sync(7); asked() }, // what is due by itself, then the request
+		s.postpone,
+		func() {
+			movestest.Force(t, s.pool, `UPDATE connectors SET parameters_due_at = clock_timestamp()`)
+			asked()
+		},
+		func() { s.fail(lifecycle.Transient) },
+	}
+	var seen []string
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	run, err := await.Asked(ctx, s.pool, s.id, at, func(p await.Progress) {
+		seen = append(seen, p.String())
+		if len(steps) > 0 {
+			steps[0]()
+			steps = steps[1:]
+		}
+	})
+	require.Empty(t, steps, "%v", seen)
+	require.ErrorIs(t, err, await.ErrFailed)
+	require.Equal(t, s.try.Run, run.ID)
+	require.Regexp(t, `^put off: Microsoft asked us to wait until [0-9 A-Za-z:]+$`, seen[2])
+
+	// A plain trigger is not answered by such a run.
+	plain := s.trigger()
+	s.try.Run = movestest.Claim(t, s.pool, s.id)
+	ask()
+	s.pickUp()
+	s.complete(3)
+	asked()
+	run, err = await.Verdict(ctx, s.pool, s.id, plain, nil)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), run.DocumentsProcessed)
+	s.complete(0)
+
+	_, err = await.Asked(ctx, s.pool, s.id, ask(), func(await.Progress) {
+		s.exec(`SELECT moves.trigger_sync($1, parameters => '{}')`, s.id)
+	})
+	require.ErrorIs(t, err, await.ErrWithdrawn)
+}
+
 func TestWaitingForAnAddedConnectorNeedsNoTrigger(t *testing.T) {
 	t.Parallel()
 	s := newSource(t)

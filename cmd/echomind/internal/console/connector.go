@@ -61,7 +61,7 @@ type connector struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	// DeletionsAllowedAt is when the next run was allowed to delete many documents at once; null where it is not.
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	// NextParameters are what the next run alone has over the configuration; null where nobody gave any.
+	// NextParameters are what a run that was asked for is to have over the configuration; null where there is none.
 	NextParameters json.RawMessage `json:"next_parameters"`
 	RunID          *uuid.UUID      `json:"run_id"`
 	ConfigVersion  int64           `json:"config_version"`
@@ -139,7 +139,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 	}
 	if c.NextParameters != nil {
-		rows = append(rows, []string{"next sync with", string(parametersOf(c.NextParameters))})
+		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 // entries goes through the slots of a connector; note says why none is due.
 func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh bool) (all []slots.Entry, note string, err error) {
+	if c, err = byItself(c); err != nil {
+		return nil, "", err
+	}
 	columns := slots.Columns{
 		ID: c.ID, Cron: c.ScheduleCron, Zone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, Deadline: c.DeadlineMinutes,
 		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, Most: c.CatchUpMost, Window: c.CatchUpMinutes,
@@ -35,6 +39,25 @@ func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh boo
 		all, err = p.intervalEntries(ctx, c, b, columns.Policies(), afresh)
 	}
 	return all, "", err
+}
+
+// byItself is where a connector stands by itself while a run with parameters goes on, which answers no slot.
+func byItself(c dbgen.Connector) (dbgen.Connector, error) {
+	if c.KeptPlan == nil {
+		return c, nil
+	}
+	var kept struct {
+		Status     string     `json:"status"`
+		NextSyncAt *time.Time `json:"next_sync_at"`
+		DueReason  *string    `json:"due_reason"`
+		SlotAt     *time.Time `json:"slot_at"`
+		NeedsPlan  bool       `json:"needs_plan"`
+	}
+	if err := json.Unmarshal(c.KeptPlan, &kept); err != nil {
+		return c, fmt.Errorf("read the plan that is kept during a run with parameters: %w", err)
+	}
+	c.RunID, c.Status, c.NextSyncAt, c.DueReason, c.SlotAt, c.NeedsPlan = nil, kept.Status, kept.NextSyncAt, kept.DueReason, kept.SlotAt, kept.NeedsPlan
+	return c, nil
 }
 
 // nothingDue says why no slot of a connector is due, whatever its schedule.

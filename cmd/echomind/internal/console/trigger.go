@@ -40,8 +40,9 @@ with it, also over failures that are tried again; disabling the connector, or ch
 it back.
 
 --with gives one run of a job parameters over its configuration, as a JSON merge patch (RFC 7396): the keys of the object replace those of
-the configuration, objects are merged, and null takes a key away. The configuration itself stays. Secrets are refused. A run that is tried again
-keeps its parameters. --with '{}' takes back parameters that no run has yet.
+the configuration, objects are merged, and null takes a key away. The configuration itself stays. Secrets are refused. It is a run of its own:
+what the connector is due for runs as well, and where the run fails, the schedule and the failures in a row stay as they are; it is not tried
+again. --with '{}' takes back parameters that no run has yet, and asks for a run without any.
 
 With --wait, progress is shown until there is a verdict; the exit code is 1 if the sync failed. Ending the wait does
 not end the sync.`,
@@ -85,7 +86,11 @@ not end the sync.`,
 				}
 				running, done := where.whileRunning(c.Context(), id)
 				defer done()
-				return waitFor(running, c, *out, pool, id, at, *timeout)
+				follow := await.Verdict
+				if with.asks() {
+					follow = await.Asked
+				}
+				return waitFor(running, c, *out, pool, id, at, *timeout, follow)
 			}
 			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
 				at, err := f.requestSync(ctx, pool, id, *allow, &with)
@@ -134,6 +139,7 @@ func (f *finder) requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, 
 
 func waitFor(
 	ctx context.Context, c *cobra.Command, out output, pool *pgxpool.Pool, id int32, since time.Time, timeout time.Duration,
+	follow func(context.Context, *pgxpool.Pool, int32, time.Time, func(await.Progress)) (*dbgen.SchedulerRun, error),
 ) error {
 	if timeout > 0 {
 		late := fmt.Errorf("no verdict within %s; the sync goes on, `echomind why %d` tells where it stands", timeout, id)
@@ -146,7 +152,7 @@ func waitFor(
 		lines = c.ErrOrStderr()
 	}
 	show, end := Progress(lines)
-	run, err := await.Verdict(ctx, pool, id, since, show)
+	run, err := follow(ctx, pool, id, since, show)
 	end()
 	if run == nil || run.CompletedAt == nil {
 		return err

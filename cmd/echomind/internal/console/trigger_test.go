@@ -27,8 +27,8 @@ func (u terminal) services(settle func(context.Context, *lifecycle.Lifecycle, li
 		try, moves := lifecycle.Try{Run: uuid.New(), ID: uuid.New()}, lifecycle.New(pool)
 		testkit.Eventually(u.t, 20*time.Second, func() error {
 			var claimed int
-			err := pool.QueryRow(ctx, `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', id, 'run_id', $1::uuid)),
-				clock_timestamp()) FROM connectors WHERE id = 1 AND trigger_requested_at IS NOT NULL`, try.Run).Scan(&claimed)
+			err := pool.QueryRow(ctx, `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', id, 'run_id', $1::uuid, 'asked', next_parameters IS NOT NULL)),
+				clock_timestamp()) FROM connectors WHERE id = 1 AND (trigger_requested_at IS NOT NULL OR next_parameters IS NOT NULL)`, try.Run).Scan(&claimed)
 			if err == nil && claimed == 0 {
 				err = errors.New("not triggered yet")
 			}

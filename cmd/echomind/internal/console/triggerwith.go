@@ -54,6 +54,9 @@ func (p *runParameters) json() []byte {
 	return []byte(p.text)
 }
 
+// asks says whether they ask for a run of their own; empty ones take those back that were given before.
+func (p *runParameters) asks() bool { return p.given && p.text != "{}" }
+
 // check refuses parameters of a source, and those that hold a secret.
 func (p *runParameters) check(ctx context.Context, pool *pgxpool.Pool, id int32) error {
 	if !p.given {

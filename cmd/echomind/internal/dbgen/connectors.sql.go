@@ -18,7 +18,7 @@ VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4
     $6, $7, $8, $9, $10, $11, $12, $13,
     $14, $15, $16, $17, $18, $19, $20, $21,
     coalesce($22::boolean, true), $23, $23)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type AddConnectorParams struct {
@@ -124,12 +124,15 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.NextParameters,
+		&i.ParametersDueAt,
+		&i.KeptPlan,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
+		&i.DueAt,
 		&i.AtFault,
 	)
 	return i, err
@@ -199,7 +202,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -255,12 +258,15 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.NextParameters,
+		&i.ParametersDueAt,
+		&i.KeptPlan,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
+		&i.DueAt,
 		&i.AtFault,
 	)
 	return i, err
@@ -337,7 +343,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -419,12 +425,15 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.SyncedFor,
 			&i.DeletionsAllowedAt,
 			&i.NextParameters,
+			&i.ParametersDueAt,
+			&i.KeptPlan,
 			&i.RunID,
 			&i.FailureCount,
 			&i.DocsAnalyzed,
 			&i.PutOffSince,
 			&i.ConditionMetAt,
 			&i.AsksCondition,
+			&i.DueAt,
 			&i.AtFault,
 		); err != nil {
 			return nil, err
@@ -438,7 +447,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -494,12 +503,15 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.NextParameters,
+		&i.ParametersDueAt,
+		&i.KeptPlan,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
+		&i.DueAt,
 		&i.AtFault,
 	)
 	return i, err
@@ -565,7 +577,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
     condition = $19, max_retries = $20, deletion_guard = coalesce($21::boolean, deletion_guard), updated_by = $22, updated_at = clock_timestamp()
 WHERE id = $23
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -671,12 +683,15 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.SyncedFor,
 		&i.DeletionsAllowedAt,
 		&i.NextParameters,
+		&i.ParametersDueAt,
+		&i.KeptPlan,
 		&i.RunID,
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
+		&i.DueAt,
 		&i.AtFault,
 	)
 	return i, err

@@ -71,12 +71,15 @@ type Connector struct {
 	SyncedFor          *time.Time
 	DeletionsAllowedAt *time.Time
 	NextParameters     []byte
+	ParametersDueAt    *time.Time
+	KeptPlan           []byte
 	RunID              *uuid.UUID
 	FailureCount       int32
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
+	DueAt              *time.Time
 	AtFault            *bool
 }
 
@@ -115,6 +118,7 @@ type ConnectorEvidence struct {
 	DueReason          *string
 	SlotAt             *time.Time
 	TriggerRequestedAt *time.Time
+	ParametersDueAt    *time.Time
 	LastSyncAt         *time.Time
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time

@@ -354,6 +354,18 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"as manual", "triggered"}},
 
+		{"a run with parameters is due before its slot", func(w *world) {
+			w.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'file'`)
+			w.connector(", refresh_freq_minutes, last_sync_at", ", 60, clock_timestamp()")
+			w.exec(`SELECT moves.trigger_sync($1, parameters => '{"dry_run": true}')`, w.id)
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"as manual", "a run with parameters was asked for; it is due now"}},
+		{"a run with parameters waits for another", func(w *world) {
+			w.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'file'`)
+			w.syncing("10 seconds")
+			w.exec(`SELECT moves.trigger_sync($1, parameters => '{"dry_run": true}')`, w.id)
+		}, evidence.Fetching, true, []string{"a run with parameters was asked for; it follows this one"}},
+
 		// DISABLED
 		{"the user disabled it", func(w *world) {
 			w.connector("", "")

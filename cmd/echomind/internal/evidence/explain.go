@@ -22,6 +22,7 @@ func Explain(e Evidence) Answer {
 		RunID: e.Connector.RunID, TryID: e.Connector.TryID, WorkerID: e.Connector.WorkerID, Evidence: []string{},
 	}}
 	isOpen := e.Connector.RunID != nil
+	x.asked()
 	switch status := lifecycle.Status(e.Connector.Status); {
 	case status == lifecycle.Pending && isOpen:
 		x.pending()

@@ -61,6 +61,23 @@ func (x *explanation) atRest() {
 	}
 }
 
+// asked says when a run with parameters is due; one that is, and nothing else, is what keeps the connector waiting.
+func (x *explanation) asked() {
+	c := &x.Connector
+	if c.ParametersDueAt == nil {
+		return
+	}
+	if c.RunID != nil {
+		x.fact("a run with parameters was asked for; it follows this one")
+		return
+	}
+	x.fact("a run with parameters was asked for; it is due %s", clock.Until(*c.ParametersDueAt, x.Now))
+	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition) {
+		manual := "manual"
+		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition = c.ParametersDueAt, &manual, nil, false
+	}
+}
+
 // clocks says what the schedule made of changes of the clocks between its last slot and the next.
 func (x *explanation) clocks() {
 	c := x.Connector

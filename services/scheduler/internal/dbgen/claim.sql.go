@@ -30,12 +30,12 @@ const dueTypes = `-- name: DueTypes :many
 SELECT t.name, t.max_concurrent_syncs
 FROM connector_types t
 CROSS JOIN LATERAL (
-    SELECT c.next_sync_at FROM connectors c
-    WHERE c.type = t.name AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
-    ORDER BY c.next_sync_at LIMIT 1) earliest
-WHERE earliest.next_sync_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
+    SELECT c.due_at FROM connectors c
+    WHERE c.type = t.name AND c.due_at IS NOT NULL
+    ORDER BY c.due_at LIMIT 1) earliest
+WHERE earliest.due_at <= (SELECT coalesce($1::timestamptz, clock_timestamp()))
     AND ($2::text[] IS NULL OR t.name = ANY ($2::text[]))
-ORDER BY earliest.next_sync_at
+ORDER BY earliest.due_at
 `
 
 type DueTypesParams struct {
@@ -77,6 +77,8 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at,
+    -- Whether it is claimed for a run with parameters, which answers nothing else.
+    (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
@@ -126,6 +128,7 @@ type LockDueRow struct {
 	Type               string
 	Condition          *string
 	ConditionMetAt     *time.Time
+	Asked              bool
 	Wanted             string
 	Now                time.Time
 }
@@ -179,6 +182,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.Type,
 			&i.Condition,
 			&i.ConditionMetAt,
+			&i.Asked,
 			&i.Wanted,
 			&i.Now,
 		); err != nil {
@@ -194,9 +198,9 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 
 const mayClaim = `-- name: MayClaim :one
 SELECT (coalesce((
-        SELECT c.next_sync_at <= (SELECT clock_timestamp()) FROM connectors c
-        WHERE c.type = $1::text AND c.next_sync_at IS NOT NULL AND NOT c.asks_condition
-        ORDER BY c.next_sync_at LIMIT 1), false)
+        SELECT c.due_at <= (SELECT clock_timestamp()) FROM connectors c
+        WHERE c.type = $1::text AND c.due_at IS NOT NULL
+        ORDER BY c.due_at LIMIT 1), false)
     AND ($2::integer = 0 OR NOT EXISTS (SELECT FROM waiting_types t WHERE t.name = $1::text AND t.waits) OR
         (SELECT count(*) FROM (SELECT FROM open_runs r WHERE r.type = $1::text LIMIT $2::integer) held) < $2::integer))::boolean
 `
