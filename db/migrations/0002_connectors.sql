@@ -63,6 +63,10 @@ CREATE TABLE connectors (
     catch_up             text NOT NULL DEFAULT 'latest',
     catch_up_most        integer NOT NULL DEFAULT 10,
     catch_up_minutes     integer,
+    -- A calendar on whose times no slot runs (exclude), or slots run alone (only); null = none.
+    calendar             text
+        CONSTRAINT connectors_calendar_known REFERENCES calendars (name),
+    calendar_use         text NOT NULL DEFAULT 'exclude',
     -- What is asked before a slot of a job is claimed; null = nothing.
     condition            text
         CONSTRAINT connectors_condition_known REFERENCES conditions (name),
@@ -156,6 +160,8 @@ CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_a
 CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
+-- replan_calendars: who names a calendar; and whether it may be deleted.
+CREATE INDEX connectors_calendar ON connectors (calendar, id) WHERE calendar IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
@@ -202,6 +208,8 @@ DECLARE
             THEN format('catch_up_most is %s; write 1 to 1000', coalesce(NEW.catch_up_most::text, 'null'))
         WHEN NEW.catch_up_minutes NOT BETWEEN 1 AND 525600
             THEN format('catch_up_minutes is %s; write 1 to 525600, or null for any age', NEW.catch_up_minutes)
+        WHEN coalesce(NEW.calendar_use NOT IN ('exclude', 'only'), true)
+            THEN format('calendar_use is %s; write exclude or only', coalesce(quote_literal(left(NEW.calendar_use, 40)), 'null'))
         END;
 BEGIN
     IF problem IS NOT NULL THEN
@@ -212,7 +220,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_policies BEFORE INSERT OR UPDATE OF spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-    catch_up_minutes ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
+    catch_up_minutes, calendar_use ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
 
 -- Refuses a condition that a connector may not name: one of a source, or one that is for other users.
 -- +goose StatementBegin

@@ -65,6 +65,7 @@ type Scheduler struct {
 	lanes      *lanes
 	asking     *asking
 	outage     outage
+	calendars  *calendarCache
 	wishes     wishes // of which types a tick is asked for
 }
 
@@ -112,7 +113,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
-	s.lanes, s.asking = newLanes(s), newAsking(s)
+	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{}
 	return s
 }
 
