@@ -54,7 +54,7 @@ func (s Schedule) left(state State, until time.Time) (all []Answer) {
 		if part.waits {
 			break
 		}
-		all = append(all, part.Answer)
+		all = add(all, part.Answer)
 	}
 	return all
 }

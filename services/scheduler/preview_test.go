@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -18,6 +19,9 @@ func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
+	s.calendar("fair", "Europe/Berlin", `[{"name": "Sommerzeit", "start": "2026-03-29", "also": ["2026-04-01"]}, {"name": "Mittag", "start": "2026-03-01T11:30",
+		"end": "2026-03-01T14:00", "rule": "FREQ=WEEKLY;BYDAY=MO,WE,FR"}, {"name": "frei", "start": "2026-03-01", "rule": "FREQ=WEEKLY;BYDAY=SA,SU"}]`)
+	s.calendar("work", "America/New_York", `[{"name": "Werktag", "start": "2026-03-02", "rule": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"}, {"name": "Ostern", "start": "2026-03-30", "except": true}]`)
 	for range 25 {
 		s.at(begin)
 		takes := time.Duration(random.IntN(4)*25) * time.Minute
@@ -31,6 +35,9 @@ func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
 		}
 		if random.IntN(3) == 0 {
 			columns["deadline_minutes"] = 10 + random.IntN(100)
+		}
+		if name := pick("", "fair", "work"); name != "" {
+			columns["calendar"], columns["calendar_use"] = name, pick("exclude", "only")
 		}
 		until := begin.Add(time.Duration(3+random.IntN(5)) * 24 * time.Hour)
 		id := s.synced(columns)
@@ -46,9 +53,18 @@ func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
 func (s simulated) previewed(id int32, from, until time.Time, takes time.Duration) []slots.Entry {
 	s.Helper()
 	c := slots.Columns{ID: id}
-	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for FROM connectors WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
-		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor))
+	var name, zone *string
+	var use string
+	var entries []byte
+	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, c.time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
+			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for, calendar, calendar_use, k.time_zone, k.entries
+		FROM connectors c LEFT JOIN calendars k ON k.name = c.calendar WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
+		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor, &name, &use, &zone, &entries))
+	if name != nil {
+		times, err := calendars.Read(*zone, entries)
+		s.do(err)
+		c.Calendar = &slots.Calendar{Name: *name, Use: use, Times: times}
+	}
 	c.Through = &from
 	schedule, err := c.Schedule()
 	s.do(err)

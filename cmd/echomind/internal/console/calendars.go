@@ -30,8 +30,8 @@ type calendarView struct {
 	Version  int64  `json:"version"`
 	TimeZone string `json:"time_zone"`
 	Entries  int    `json:"entries"`
-	// Connectors is how many name it.
-	Connectors int64     `json:"connectors"`
+	// Connectors is how many name it; null where this login may not count them.
+	Connectors *int64    `json:"connectors"`
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  *string   `json:"created_by"`
 	UpdatedAt  time.Time `json:"updated_at"`
@@ -40,7 +40,7 @@ type calendarView struct {
 	Problem *string `json:"problem"`
 }
 
-func viewCalendar(c dbgen.Calendar, users int64) calendarView {
+func viewCalendar(c dbgen.Calendar, users *int64) calendarView {
 	v := calendarView{Name: c.Name, Version: c.Version, TimeZone: c.TimeZone, Connectors: users, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
 		UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy}
 	var all []json.RawMessage
@@ -83,9 +83,9 @@ func calendarsList(f *finder) *cobra.Command {
 			views, rows := make([]calendarView, len(found)), make([][]string, len(found))
 			for i, one := range found {
 				v := viewCalendar(dbgen.Calendar{Name: one.Name, Version: one.Version, TimeZone: one.TimeZone, Entries: one.Entries, CreatedAt: one.CreatedAt,
-					CreatedBy: one.CreatedBy, UpdatedAt: one.UpdatedAt, UpdatedBy: one.UpdatedBy}, one.Connectors)
+					CreatedBy: one.CreatedBy, UpdatedAt: one.UpdatedAt, UpdatedBy: one.UpdatedBy}, &one.Connectors)
 				views[i] = v
-				rows[i] = []string{v.Name, v.TimeZone, count(int64(v.Entries)), count(v.Connectors), clip(orDash(v.Problem), 80)}
+				rows[i] = []string{v.Name, v.TimeZone, count(int64(v.Entries)), count(one.Connectors), clip(orDash(v.Problem), 80)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
 				return table(w, []string{"CALENDAR", "ZONE", "ENTRIES", "CONNECTORS", "PROBLEM"}, rows)
@@ -148,10 +148,13 @@ func coming(c *calendars.Calendar, now time.Time) (all []calendarTime) {
 }
 
 func printCalendar(w io.Writer, d calendarDetails, c dbgen.Calendar) error {
-	now := time.Now()
+	now, users := time.Now(), "-"
+	if d.Connectors != nil {
+		users = count(*d.Connectors)
+	}
 	if err := table(w, []string{"calendar", d.Name}, [][]string{
 		{"time zone", d.TimeZone},
-		{"connectors", count(d.Connectors)},
+		{"connectors", users},
 		{"added", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 		{"problem", orDash(d.Problem)},
@@ -222,12 +225,17 @@ func calendarNamed(ctx context.Context, pool *pgxpool.Pool, name string) (dbgen.
 	return found, nil
 }
 
-func calendarUsers(ctx context.Context, pool *pgxpool.Pool, name string) (int64, error) {
+// calendarUsers is how many connectors name a calendar; nil where this login may not count them.
+func calendarUsers(ctx context.Context, pool *pgxpool.Pool, name string) (*int64, error) {
 	n, err := ask(ctx, pool, "calendar_users", func(ctx context.Context, q *dbgen.Queries) (int64, error) { return q.CalendarUsers(ctx, name) })
-	if err != nil {
-		return 0, fmt.Errorf("count who names the calendar: %w", err)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == insufficientPrivilege {
+		return nil, nil
 	}
-	return n, nil
+	if err != nil {
+		return nil, fmt.Errorf("count who names the calendar: %w", err)
+	}
+	return &n, nil
 }
 
 // refusedCalendar says what is wrong with a calendar.

@@ -59,13 +59,13 @@ Schedules that name the calendar are planned anew. The file - is standard input.
 		}
 		p.Name, p.By = args[0], person()
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			done := importedCalendar{calendarView: viewCalendar(dbgen.Calendar{Name: p.Name, TimeZone: p.TimeZone, Entries: p.Entries}, 0), Left: left}
+			done := importedCalendar{calendarView: viewCalendar(dbgen.Calendar{Name: p.Name, TimeZone: p.TimeZone, Entries: p.Entries}, nil), Left: left}
 			if !dryRun {
 				written, err := ask(c.Context(), pool, "put_calendar", func(ctx context.Context, q *dbgen.Queries) (dbgen.Calendar, error) { return q.PutCalendar(ctx, p) })
 				if err != nil {
 					return refusedCalendar("write the calendar", p.Name, err)
 				}
-				done.calendarView, done.Written = viewCalendar(written, 0), true
+				done.calendarView, done.Written = viewCalendar(written, nil), true
 			}
 			if done.Connectors, err = calendarUsers(c.Context(), pool, p.Name); err != nil {
 				return err
@@ -86,8 +86,11 @@ func printImported(w io.Writer, done importedCalendar) error {
 	if done.Written {
 		says = "has"
 	}
-	_, err := fmt.Fprintf(w, "calendar %s %s %s, in %s; %s it\n", done.Name, says, counted(int64(done.Entries), "entry", "entries"), done.TimeZone,
-		counted(done.Connectors, "connector names", "connectors name"))
+	users := ""
+	if done.Connectors != nil {
+		users = "; " + counted(*done.Connectors, "connector names", "connectors name") + " it"
+	}
+	_, err := fmt.Fprintf(w, "calendar %s %s %s, in %s%s\n", done.Name, says, counted(int64(done.Entries), "entry", "entries"), done.TimeZone, users)
 	return err
 }
 
