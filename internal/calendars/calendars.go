@@ -20,9 +20,10 @@ import (
 var ErrCalendar = errors.New("bad calendar")
 
 const (
-	// MaxEntries is how many entries a calendar may have, MaxRules how many of them with a rule.
+	// MaxEntries is how many entries a calendar may have.
 	MaxEntries = 1000
-	MaxRules   = 100
+	// MaxRules is how many of them may have a rule.
+	MaxRules = 100
 	// MaxBytes is how long they may be together, in JSON as Postgres writes it.
 	MaxBytes = 65536
 

@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// Exclude and Only are what a schedule does with the calendar that it names: its slots run on none of the calendar's times, or on no other.
+	// Exclude is what a schedule does with the calendar that it names: its slots run on none of the calendar's times.
 	Exclude = "exclude"
-	Only    = "only"
+	// Only has them run on no other.
+	Only = "only"
 
 	// OnCalendar begins the reason of slots that a calendar passes over; its name follows, and what it calls the time.
 	OnCalendar = "calendar `"

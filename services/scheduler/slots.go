@@ -71,8 +71,9 @@ func orWanted(r dbgen.LockDueRow, instead *plan) *plan {
 // the schedule is changed.
 func unreadable(r dbgen.LockDueRow, columns slots.Columns, problem error) *plan {
 	p := &plan{ID: r.ID, Problem: problem.Error()}
-	schedule, err := columns.IntervalAt(*r.SlotAt), error(nil)
+	schedule := columns.IntervalAt(*r.SlotAt)
 	if r.ScheduleCron != nil {
+		var err error
 		if schedule, err = columns.Schedule(); err != nil {
 			p.Problem = err.Error()
 			return p
