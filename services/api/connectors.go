@@ -88,6 +88,20 @@ func bound(ctx context.Context, q *dbgen.Queries, p *dbgen.ListConnectorsParams)
 	return err == nil, err
 }
 
+// mostConfigBytes is of how many bytes of configuration a page is made: secrets are masked in them.
+const mostConfigBytes = 128 << 10
+
+// within counts the connectors that fit into a page, and is at least 1 where there is any.
+func within(found []dbgen.ApiConnector) int {
+	bytes := 0
+	for i, c := range found {
+		if bytes += len(c.Config); i > 0 && bytes > mostConfigBytes {
+			return i
+		}
+	}
+	return len(found)
+}
+
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
 		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.most() + 1,
@@ -106,6 +120,9 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 			return err
 		}
 		found, more := cut(found, in.most())
+		if n := within(found); n < len(found) {
+			found, more = found[:n], true
+		}
 		out.Body.Connectors = make([]Connector, len(found))
 		for i, c := range found {
 			out.Body.Connectors[i] = viewConnector(c)

@@ -140,3 +140,22 @@ func TestWhatIsWrongWithAConnectorIsSaidByItsField(t *testing.T) {
 	require.Equal(t, 400, me.do("POST", "/connectors", `{"name":`).status)
 	require.Equal(t, 0, one[int](w, `SELECT count(*) FROM connectors`))
 }
+
+func TestAPageOfLargeConfigurationsIsShortAndHasANext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO connectors (name, type, user_id, config) SELECT 'c' || n, 'web', 7, jsonb_build_object('a', repeat('x', 50000)) FROM generate_series(1, 6) n`)
+	me, seen := w.as(7, identity.User), 0
+	for path := "/connectors?page_size=500"; ; {
+		page := me.get(path)
+		found := page["connectors"].([]any)
+		require.LessOrEqual(t, len(found), 2)
+		seen += len(found)
+		next, more := page["next_page_token"].(string)
+		if !more {
+			break
+		}
+		path = "/connectors?page_size=500&page_token=" + next
+	}
+	require.Equal(t, 6, seen)
+}

@@ -58,7 +58,7 @@ func viewConnector(c dbgen.ApiConnector) Connector {
 		Config: Object(masks.Object(c.Config)), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, TimeZone: c.TimeZone,
 		DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes, Overlap: c.Overlap,
 		OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries,
-		DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage, FailureCount: c.FailureCount, LastSyncAt: utc(c.LastSyncAt),
+		DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: shownText(c.StatusMessage), FailureCount: c.FailureCount, LastSyncAt: utc(c.LastSyncAt),
 		NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince), TriggerRequestedAt: utc(c.TriggerRequestedAt),
 		DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
 		UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
-	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -66,17 +66,26 @@ type SyncRun struct {
 	ConfigVersion      int64      `json:"config_version"`
 }
 
+// shownText is a text of a worker's, which may be of another team, without what may be a secret.
+func shownText(text *string) *string {
+	if text == nil {
+		return nil
+	}
+	shown := secret.Text(*text)
+	return &shown
+}
+
 func viewRun(r dbgen.ApiRun) SyncRun {
 	warnings := make([]string, len(r.Warnings))
 	for i, text := range r.Warnings {
-		warnings[i] = masks.URL(text)
+		warnings[i] = secret.Text(text)
 	}
 	return SyncRun{
-		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, ErrorMessage: r.ErrorMessage,
+		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, ErrorMessage: shownText(r.ErrorMessage),
 		Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(), PickedUpAt: utc(r.PickedUpAt),
 		FetchedAt: utc(r.FetchedAt), CompletedAt: utc(r.CompletedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
-		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), WaitsUntil: utc(r.WaitsUntil), WaitMessage: r.WaitMessage, Parameters: shownParameters(r.Parameters),
-		Result: shownParameters(r.Result), Warnings: warnings, ProgressDone: r.ProgressDone, ProgressTotal: r.ProgressTotal, ProgressText: r.ProgressText,
+		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), WaitsUntil: utc(r.WaitsUntil), WaitMessage: shownText(r.WaitMessage), Parameters: shownParameters(r.Parameters),
+		Result: shownParameters(r.Result), Warnings: warnings, ProgressDone: r.ProgressDone, ProgressTotal: r.ProgressTotal, ProgressText: shownText(r.ProgressText),
 		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed, DocumentsDeleted: r.DocumentsDeleted,
 		DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored, ListingWhole: r.ListingWhole, ConfigVersion: r.ConfigVersion,
 	}

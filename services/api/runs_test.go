@@ -82,3 +82,16 @@ func TestARunIsCancelledOnceAndTheAuditSaysByWhom(t *testing.T) {
 	// Who knows the try of a run speaks for it.
 	require.NotContains(t, fmt.Sprint(me.get("/runs")), "try_id")
 }
+
+// The worker may be another team's.
+func TestWhatAWorkerSaysIsShownWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	w.exec(`SELECT moves.cancel($1, 'https://bob:hunter2@drive.example/ is away')`, c.run)
+	me := w.as(7, identity.User)
+	const shown = "https://REDACTED@drive.example/ is away"
+	require.Equal(t, shown, me.get("/runs/" + c.run.String())["error_message"])
+	w.exec(`SELECT moves.disable($1, 'https://bob:hunter2@drive.example/ is away')`, c.id)
+	require.Equal(t, shown, me.get(fmt.Sprintf("/connectors/%d", c.id))["status_message"])
+}

@@ -19,7 +19,7 @@ import (
 // orphan is a channel whose first sync died when it had stored an attachment and not its thread. The thread is deleted since.
 func orphan(t *testing.T) (w *world, file, id string) {
 	w = newWorld(t)
-	w.say("", "Ann", "hello")
+	other := "message/" + w.say("", "Ann", "hello")
 	file = w.fake.File(w.folder, "plan.txt", "the plan")
 	root := w.say("", "Ann", "look", file)
 	id = "message/" + root + "/guid-of-plan.txt"
@@ -27,7 +27,10 @@ func orphan(t *testing.T) (w *world, file, id string) {
 		if d.SourceID != "message/"+root {
 			return nil
 		}
-		assert.Eventually(t, func() bool { return slices.Contains(w.store.IDs(), id) }, time.Minute, time.Millisecond)
+		assert.Eventually(t, func() bool {
+			stored := w.store.IDs()
+			return slices.Contains(stored, id) && slices.Contains(stored, other)
+		}, time.Minute, time.Millisecond)
 		return errors.New("killed")
 	}
 	_, err := w.try(t.Context())
