@@ -64,8 +64,7 @@ CREATE TABLE connectors (
     catch_up_most        integer NOT NULL DEFAULT 10,
     catch_up_minutes     integer,
     -- A calendar on whose times no slot runs (exclude), or slots run alone (only); null = none.
-    calendar             text
-        CONSTRAINT connectors_calendar_known REFERENCES calendars (name),
+    calendar             text,
     calendar_use         text NOT NULL DEFAULT 'exclude',
     -- What is asked before a slot of a job is claimed; null = nothing.
     condition            text
@@ -160,8 +159,6 @@ CREATE INDEX connectors_due ON connectors (type, next_sync_at) WHERE next_sync_a
 CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, next_sync_at) WHERE next_sync_at IS NOT NULL AND NOT asks_condition;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
--- replan_calendars: who names a calendar; and whether it may be deleted.
-CREATE INDEX connectors_calendar ON connectors (calendar, id) WHERE calendar IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
 -- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
@@ -244,6 +241,34 @@ END $$;
 CREATE TRIGGER connectors_condition_allowed BEFORE INSERT OR UPDATE OF condition, type, user_id ON connectors
     FOR EACH ROW WHEN (NEW.condition IS NOT NULL) EXECUTE FUNCTION connectors_refuse_condition();
 
+-- Who names a calendar: to plan them anew, and to know whether it may be deleted. A table of its own: an index of connectors, empty where
+-- nobody has calendars, costs each statement of each move a page.
+CREATE TABLE calendar_users (
+    calendar     text NOT NULL
+        CONSTRAINT connectors_calendar_known REFERENCES calendars (name),
+    connector_id integer NOT NULL,
+    PRIMARY KEY (calendar, connector_id)
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_calendar() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM calendar_users WHERE calendar = OLD.calendar AND connector_id = OLD.id;
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.calendar IS NOT NULL THEN
+        INSERT INTO calendar_users (calendar, connector_id) VALUES (NEW.calendar, NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_calendar_added AFTER INSERT ON connectors
+    FOR EACH ROW WHEN (NEW.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
+CREATE TRIGGER connectors_calendar_changed AFTER UPDATE OF calendar ON connectors
+    FOR EACH ROW WHEN (NEW.calendar IS DISTINCT FROM OLD.calendar) EXECUTE FUNCTION connectors_note_calendar();
+CREATE TRIGGER connectors_calendar_gone AFTER DELETE ON connectors
+    FOR EACH ROW WHEN (OLD.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
+
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
 CREATE TABLE deleted_connectors (
@@ -276,6 +301,8 @@ CREATE TABLE imported_connectors (
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
+DROP TABLE calendar_users;
+DROP FUNCTION connectors_note_calendar();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();

@@ -254,7 +254,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    listed := ARRAY(SELECT c.id FROM connectors c WHERE c.calendar = k.name AND c.id > k.behind ORDER BY c.id LIMIT batch);
+    listed := ARRAY(SELECT u.connector_id FROM calendar_users u WHERE u.calendar = k.name AND u.connector_id > k.behind ORDER BY u.connector_id LIMIT batch);
     locked := ARRAY(SELECT c.id FROM unnest(listed) l(id), LATERAL (SELECT o.id FROM connectors o WHERE o.id = l.id FOR UPDATE SKIP LOCKED) c);
     UPDATE connectors c SET needs_plan = c.schedule_cron IS NOT NULL, condition_met_at = NULL,
         next_sync_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END, slot_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END

@@ -60,8 +60,9 @@ ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions
 REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
-REVOKE ALL ON FUNCTION calendars_write() FROM PUBLIC;
+REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
+GRANT SELECT ON calendar_users TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.

@@ -2,7 +2,7 @@
 SELECT * FROM calendars WHERE name = @name;
 
 -- name: ListCalendars :many
-SELECT c.*, (SELECT count(*) FROM connectors k WHERE k.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT @page::integer;
+SELECT c.*, (SELECT count(*) FROM calendar_users u WHERE u.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT @page::integer;
 
 -- name: PutCalendar :one
 -- Adds a calendar, or replaces what one has.
@@ -12,7 +12,7 @@ RETURNING *;
 
 -- name: CalendarUsers :one
 -- How many connectors name a calendar.
-SELECT count(*) FROM connectors WHERE calendar = @calendar::text;
+SELECT count(*) FROM calendar_users WHERE calendar = @calendar::text;
 
 -- name: DeleteCalendar :execrows
 DELETE FROM calendars WHERE name = @name;

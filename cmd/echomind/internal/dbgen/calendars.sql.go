@@ -11,7 +11,7 @@ import (
 )
 
 const calendarUsers = `-- name: CalendarUsers :one
-SELECT count(*) FROM connectors WHERE calendar = $1::text
+SELECT count(*) FROM calendar_users WHERE calendar = $1::text
 `
 
 // How many connectors name a calendar.
@@ -55,7 +55,7 @@ func (q *Queries) GetCalendar(ctx context.Context, name string) (Calendar, error
 }
 
 const listCalendars = `-- name: ListCalendars :many
-SELECT c.name, c.version, c.time_zone, c.entries, c.created_at, c.created_by, c.updated_at, c.updated_by, (SELECT count(*) FROM connectors k WHERE k.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT $1::integer
+SELECT c.name, c.version, c.time_zone, c.entries, c.created_at, c.created_by, c.updated_at, c.updated_by, (SELECT count(*) FROM calendar_users u WHERE u.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT $1::integer
 `
 
 type ListCalendarsRow struct {
