@@ -21,7 +21,7 @@ const (
 // calendarCache remembers calendars by their versions, which never change. They are read when a connector that is claimed or planned names
 // one, and not before.
 type calendarCache struct {
-	mu   sync.Mutex
+	mu    sync.Mutex
 	known map[int64]calendarRead
 }
 
