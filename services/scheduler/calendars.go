@@ -104,9 +104,15 @@ func (c *calendarCache) read(ctx context.Context, q *dbgen.Queries, versions []*
 	return named, nil
 }
 
-// replanCalendars has the schedules planned anew that name a calendar which has changed.
-func (s *Scheduler) replanCalendars(ctx context.Context) error {
-	for ctx.Err() == nil {
+// replans has schedules of changed calendars planned anew until ctx ends. It is a loop of its own: no plan waits for it.
+func (s *Scheduler) replans(ctx context.Context) error {
+	return s.whenAsked(ctx, s.replanWake, "schedules of changed calendars", s.Replan)
+}
+
+// Replan has the schedules planned anew that name a calendar which has changed: what is worked out anew is left to Plan, and what is due at
+// once to the tick.
+func (s *Scheduler) Replan(ctx context.Context) error {
+	for some := false; ctx.Err() == nil; some = true {
 		n, err := deadline.Get(ctx, "scheduler.replan_calendars", claimTimeout, func(ctx context.Context) (int32, error) {
 			return s.queries.ReplanCalendars(ctx, int32(s.config.ClaimBatch))
 		})
@@ -114,6 +120,11 @@ func (s *Scheduler) replanCalendars(ctx context.Context) error {
 			return fmt.Errorf("plan schedules of changed calendars: %w", err)
 		}
 		if n == 0 {
+			if some {
+				s.wishes.add("")
+				signal(s.planWake)
+				signal(s.wake)
+			}
 			return nil
 		}
 	}

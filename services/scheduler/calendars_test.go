@@ -71,6 +71,7 @@ func TestAChangedCalendarPlansAnewWhoNamesIt(t *testing.T) {
 	s.at(utc("2026-01-01 08:10"))
 	s.calendar("holidays-de", "UTC", `[{"name": "Epiphanie", "start": "2026-01-06"}]`)
 	scheduler := s.scheduler(func(cfg *Config) { cfg.ClaimBatch = 2 })
+	s.do(scheduler.Replan(t.Context()))
 	s.do(scheduler.Plan(t.Context()))
 	for _, id := range named {
 		s.isNext(id, "2026-01-01 06:00") // its slot of today is not answered yet
@@ -100,6 +101,7 @@ func TestSlotsBeforeAChangeAreDecidedByTheCalendarAsItWas(t *testing.T) {
 	s.at(utc("2026-01-01 13:00"))
 	s.exec(`UPDATE connectors SET calendar = NULL WHERE id = $1`, id)
 	s.calendar("holidays-de", "UTC", `[]`)
+	s.do(s.scheduler().Replan(t.Context()))
 	s.do(s.scheduler().MissPassed(t.Context()))
 	s.plan()
 	s.isLedger(id, "completed 31 18:00", "skipped: calendar `holidays-de`: Neujahr 01 00:00-01 12:00 x3")
@@ -129,6 +131,7 @@ func TestACalendarThatCannotBeReadIsTheProblemOfWhoNamesIt(t *testing.T) {
 	s.plan()
 	s.isNext(fresh, "-")
 	s.calendar("broken", "UTC", `[]`)
+	s.do(s.scheduler().Replan(t.Context()))
 	s.plan()
 	s.isNext(cron, "2026-01-01 00:00")
 	want(s.stage, true, `SELECT status_message IS NULL AND status = 'ACTIVE' FROM connectors WHERE id = $1`, cron)

@@ -46,9 +46,6 @@ func (s *Scheduler) whenAsked(ctx context.Context, wake <-chan struct{}, what st
 // Plan works out the next slot of the cron schedules that need it, or writes down why there is none. What is due at once wakes
 // the tick.
 func (s *Scheduler) Plan(ctx context.Context) error {
-	if err := s.replanCalendars(ctx); err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		var b planned
 		err := deadline.Do(ctx, "scheduler.plan", claimTimeout, func(ctx context.Context) error {
