@@ -44,6 +44,11 @@ var nonsense = map[string]struct{ before, sql string }{
 	"conditions_query_length":    {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},
 	"conditions_users_number":    {"", `INSERT INTO conditions (name, query, user_ids) VALUES ('a', 'SELECT false', '{}')`},
 	"conditions_timeout_range":   {"", `INSERT INTO conditions (name, query, timeout_ms) VALUES ('a', 'SELECT false', 2001)`},
+	"calendars_name_form":        {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('Feiertage', 'UTC', '[]')`},
+	"calendars_time_zone_length": {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('a', '', '[]')`},
+	"calendars_entries_list":     {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '{}')`},
+	"calendars_entries_size":     {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', jsonb_build_array(repeat('x', 65536)))`},
+	"connectors_calendar_known":  {"", `INSERT INTO connectors (name, type, user_id, calendar) VALUES ('a', 'web', 1, 'none')`},
 	"connectors_condition_known": {`INSERT INTO connector_types (name, kind) VALUES ('odd', 'job')`, `INSERT INTO connectors (name, type, user_id, condition) VALUES ('a', 'odd', 1, 'none')`},
 
 	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},

@@ -3,6 +3,7 @@ module github.com/echomind/sync/cmd/echomind
 go 1.26.0
 
 require (
+	github.com/arran4/golang-ical v0.3.4
 	github.com/echomind/sync v0.0.0
 	github.com/echomind/sync/services/api v0.0.0
 	github.com/echomind/sync/services/chunker v0.0.0

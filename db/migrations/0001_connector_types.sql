@@ -86,7 +86,77 @@ END $$;
 CREATE TRIGGER conditions_write AFTER INSERT OR UPDATE OF name, query OR DELETE ON conditions
     FOR EACH ROW EXECUTE FUNCTION condition_queries.conditions_write();
 
+-- Times on which schedules do not run, or run alone: docs/calendars.md. Administrators write them.
+CREATE SEQUENCE calendar_versions_made;
+CREATE TABLE calendars (
+    name       text PRIMARY KEY
+        CONSTRAINT calendars_name_form CHECK (name ~ '^[a-z][a-z0-9_-]*$' AND length(name) <= 63),
+    -- A new one for each change of its times.
+    version    bigint NOT NULL DEFAULT 0,
+    time_zone  text NOT NULL
+        CONSTRAINT calendars_time_zone_length CHECK (length(time_zone) BETWEEN 1 AND 64),
+    entries    jsonb NOT NULL
+        CONSTRAINT calendars_entries_list CHECK (jsonb_typeof(entries) = 'array')
+        CONSTRAINT calendars_entries_size CHECK (octet_length(entries::text) <= 65536),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_by text
+);
+
+-- What calendars were before: slots of schedules that were changed since are decided by what stood when they came. The last 20 of each.
+CREATE TABLE calendar_versions (
+    version     bigint PRIMARY KEY,
+    name        text NOT NULL,
+    time_zone   text NOT NULL,
+    entries     jsonb NOT NULL,
+    replaced_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX calendar_versions_name ON calendar_versions (name, version);
+
+-- Calendars that have changed, and up to which connector those that name them are planned anew.
+CREATE TABLE calendar_changes (
+    name   text PRIMARY KEY,
+    behind integer NOT NULL DEFAULT 0
+);
+
+-- Gives a calendar its version, keeps the one before, and has the schedules that name it planned anew.
+-- +goose StatementBegin
+CREATE FUNCTION calendars_write() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM calendar_changes WHERE name = OLD.name;
+    ELSIF TG_OP = 'UPDATE' AND NEW.name <> OLD.name THEN
+        RAISE EXCEPTION 'calendar %: its name cannot be changed', OLD.name USING ERRCODE = 'check_violation',
+            SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'calendars_name_stays', HINT = 'Add another, and delete this one.';
+    ELSIF TG_OP = 'UPDATE' AND (NEW.time_zone, NEW.entries) IS NOT DISTINCT FROM (OLD.time_zone, OLD.entries) THEN
+        NEW.version := OLD.version;
+        RETURN NEW;
+    ELSE
+        NEW.version := nextval('calendar_versions_made');
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        INSERT INTO calendar_versions (version, name, time_zone, entries) VALUES (OLD.version, OLD.name, OLD.time_zone, OLD.entries);
+        DELETE FROM calendar_versions v WHERE v.name = OLD.name AND v.version <=
+            (SELECT k.version FROM calendar_versions k WHERE k.name = OLD.name ORDER BY k.version DESC OFFSET 20 LIMIT 1);
+    END IF;
+    IF TG_OP = 'UPDATE' THEN
+        NEW.updated_at := clock_timestamp();
+        INSERT INTO calendar_changes (name) VALUES (NEW.name) ON CONFLICT (name) DO UPDATE SET behind = 0;
+        PERFORM pg_notify('connectors_due', '');
+    END IF;
+    RETURN coalesce(NEW, OLD);
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER calendars_write BEFORE INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION calendars_write();
+
 -- +goose Down
+DROP TABLE calendar_changes;
+DROP TABLE calendar_versions;
+DROP TABLE calendars;
+DROP FUNCTION calendars_write();
+DROP SEQUENCE calendar_versions_made;
 DROP TABLE conditions;
 DROP SCHEMA condition_queries CASCADE;
 DROP TABLE owner_quotas;

@@ -63,6 +63,9 @@ CREATE TABLE connectors (
     catch_up             text NOT NULL DEFAULT 'latest',
     catch_up_most        integer NOT NULL DEFAULT 10,
     catch_up_minutes     integer,
+    -- A calendar on whose times no slot runs (exclude), or slots run alone (only); null = none.
+    calendar             text,
+    calendar_use         text NOT NULL DEFAULT 'exclude',
     -- What is asked before a slot of a job is claimed; null = nothing.
     condition            text
         CONSTRAINT connectors_condition_known REFERENCES conditions (name),
@@ -210,6 +213,8 @@ DECLARE
             THEN format('catch_up_most is %s; write 1 to 1000', coalesce(NEW.catch_up_most::text, 'null'))
         WHEN NEW.catch_up_minutes NOT BETWEEN 1 AND 525600
             THEN format('catch_up_minutes is %s; write 1 to 525600, or null for any age', NEW.catch_up_minutes)
+        WHEN coalesce(NEW.calendar_use NOT IN ('exclude', 'only'), true)
+            THEN format('calendar_use is %s; write exclude or only', coalesce(quote_literal(left(NEW.calendar_use, 40)), 'null'))
         END;
 BEGIN
     IF problem IS NOT NULL THEN
@@ -220,7 +225,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_policies BEFORE INSERT OR UPDATE OF spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-    catch_up_minutes ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
+    catch_up_minutes, calendar_use ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_refuse_policy();
 
 -- Refuses a condition that a connector may not name: one of a source, or one that is for other users.
 -- +goose StatementBegin
@@ -243,6 +248,34 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_condition_allowed BEFORE INSERT OR UPDATE OF condition, type, user_id ON connectors
     FOR EACH ROW WHEN (NEW.condition IS NOT NULL) EXECUTE FUNCTION connectors_refuse_condition();
+
+-- Who names a calendar: to plan them anew, and to know whether it may be deleted. A table of its own: an index of connectors, empty where
+-- nobody has calendars, costs each statement of each move a page.
+CREATE TABLE calendar_users (
+    calendar     text NOT NULL
+        CONSTRAINT connectors_calendar_known REFERENCES calendars (name),
+    connector_id integer NOT NULL,
+    PRIMARY KEY (calendar, connector_id)
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_calendar() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        DELETE FROM calendar_users WHERE calendar = OLD.calendar AND connector_id = OLD.id;
+    END IF;
+    IF TG_OP <> 'DELETE' AND NEW.calendar IS NOT NULL THEN
+        INSERT INTO calendar_users (calendar, connector_id) VALUES (NEW.calendar, NEW.id);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_calendar_added AFTER INSERT ON connectors
+    FOR EACH ROW WHEN (NEW.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
+CREATE TRIGGER connectors_calendar_changed AFTER UPDATE OF calendar ON connectors
+    FOR EACH ROW WHEN (NEW.calendar IS DISTINCT FROM OLD.calendar) EXECUTE FUNCTION connectors_note_calendar();
+CREATE TRIGGER connectors_calendar_gone AFTER DELETE ON connectors
+    FOR EACH ROW WHEN (OLD.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
 
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
@@ -276,6 +309,8 @@ CREATE TABLE imported_connectors (
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
+DROP TABLE calendar_users;
+DROP FUNCTION connectors_note_calendar();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();

@@ -89,8 +89,8 @@ DECLARE
     was       connectors := OLD;
     changed   boolean := (NEW.type, NEW.config, NEW.scope, NEW.scope_id, NEW.user_id)
         IS DISTINCT FROM (OLD.type, OLD.config, OLD.scope, OLD.scope_id, OLD.user_id);
-    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, NEW.once_per)
-        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap, OLD.once_per);
+    recrond   boolean := (NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, NEW.once_per, NEW.calendar, NEW.calendar_use)
+        IS DISTINCT FROM (OLD.schedule_cron, OLD.time_zone, OLD.dst_gap, OLD.dst_overlap, OLD.once_per, OLD.calendar, OLD.calendar_use);
     triggered boolean := NEW.trigger_requested_at IS NOT NULL
         AND NEW.trigger_requested_at IS DISTINCT FROM OLD.trigger_requested_at;
 BEGIN

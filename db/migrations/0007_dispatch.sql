@@ -281,6 +281,46 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Has schedules that name a calendar which has changed planned anew: a batch of connectors at rest. What is in flight looks at the calendar
+-- when it is over. An interval's slot, which the calendar may have put off, comes when it would without one; its claim decides. One that
+-- somebody holds is looked at again, with those behind it. Says how many connectors it has looked at; 0 = nothing is left to do now.
+-- +goose StatementBegin
+CREATE FUNCTION moves.replan_calendars(batch integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    k      calendar_changes;
+    listed integer[];
+    held   integer;
+    locked integer[];
+    moment timestamptz := clock_timestamp();
+BEGIN
+    SELECT * INTO k FROM calendar_changes ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    listed := ARRAY(SELECT u.connector_id FROM calendar_users u WHERE u.calendar = k.name AND u.connector_id > k.behind ORDER BY u.connector_id LIMIT batch);
+    locked := ARRAY(SELECT c.id FROM unnest(listed) l(id), LATERAL (SELECT o.id FROM connectors o WHERE o.id = l.id FOR UPDATE SKIP LOCKED) c);
+    UPDATE connectors c SET needs_plan = c.schedule_cron IS NOT NULL, condition_met_at = NULL,
+        next_sync_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END, slot_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END
+    FROM unnest(locked) l(id), LATERAL (
+        SELECT o.ctid, least(o.next_sync_at, greatest(moment, moves.interval_slot(o.id, coalesce(o.over_at, o.last_sync_at), o.refresh_freq_minutes,
+            o.spread_percent))) AS slot
+        FROM connectors o WHERE o.id = l.id AND o.status IN ('ACTIVE', 'ERROR') AND o.run_id IS NULL
+            AND (o.due_reason = 'schedule' OR (o.status = 'ACTIVE' AND o.next_sync_at IS NULL AND o.schedule_cron IS NOT NULL)) OFFSET 0) n
+    WHERE c.ctid = n.ctid;
+    SELECT min(l.id) INTO held FROM unnest(listed) l(id)
+        WHERE l.id <> ALL (locked) AND EXISTS (SELECT FROM connectors c WHERE c.id = l.id AND c.calendar = k.name);
+    IF held IS NOT NULL THEN
+        UPDATE calendar_changes SET behind = held - 1 WHERE name = k.name;
+    ELSIF cardinality(listed) < batch THEN
+        DELETE FROM calendar_changes WHERE name = k.name;
+    ELSE
+        UPDATE calendar_changes SET behind = listed[batch] WHERE name = k.name;
+    END IF;
+    RETURN CASE WHEN held IS NULL OR held > listed[1] THEN greatest(1, cardinality(locked)) ELSE 0 END;
+END $$;
+-- +goose StatementEnd
+
 -- Locks those of these connectors whose condition is to be asked, and that are due; skips what is locked.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_asking(ids integer[], moment timestamptz DEFAULT NULL) RETURNS SETOF connectors
@@ -574,6 +614,7 @@ DROP FUNCTION moves.redispatch(text, timestamptz, interval, interval, integer, t
 DROP FUNCTION moves.fail_conditions(jsonb);
 DROP FUNCTION moves.note_met(integer[]);
 DROP FUNCTION moves.lock_asking(integer[], timestamptz);
+DROP FUNCTION moves.replan_calendars(integer);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.skip_unmet(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);

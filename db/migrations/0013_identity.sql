@@ -257,7 +257,7 @@ END $$;
 CREATE TRIGGER connectors_noted AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- The columns that users write: a move writes none of them, and its rows cost nothing here.
 CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- Plain SQL that triggers. moves.trigger_sync says more itself.
 CREATE TRIGGER connectors_noted_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
@@ -297,7 +297,7 @@ END $$;
 CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
     WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
 CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
 -- Writes down a change of a row of another table. Its arguments are what the changes are called, the key, and what is not shown.
@@ -324,6 +324,7 @@ CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH RO
 CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', 'name', '{}');
 CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', 'name', '{}');
+CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', 'name', '{entries}');
 CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', 'user_id', '{}');
 
 -- +goose StatementBegin
@@ -531,6 +532,7 @@ END $$;
 -- +goose Down
 DROP SCHEMA api CASCADE;
 DROP TRIGGER owner_quotas_audit ON owner_quotas;
+DROP TRIGGER calendars_audit ON calendars;
 DROP TRIGGER conditions_audit ON conditions;
 DROP TRIGGER connector_types_audit ON connector_types;
 DROP TRIGGER connectors_by_changed ON connectors;

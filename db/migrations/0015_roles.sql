@@ -60,10 +60,14 @@ ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions
 REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
+REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
+GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
+GRANT SELECT ON calendar_users TO echomind_console;
+GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
@@ -116,10 +120,10 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters, unmet_slots TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
@@ -159,7 +163,7 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
     claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, at_fault) ON connectors TO echomind_reader;
@@ -170,7 +174,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
 GRANT SELECT ON connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
-    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
+    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
     needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, lock_key, lock_asked_at, lock_connector_id, lock_expires_at, progress_done, progress_total, kind, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,

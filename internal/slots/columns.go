@@ -22,6 +22,7 @@ type Columns struct {
 	ClaimedAt, OverAt  *time.Time
 	ClaimedFor         *time.Time // what the last sync was for, null where it was over without having completed
 	SyncedFor          *time.Time
+	Calendar           *Calendar // nil where it names none
 }
 
 // Policies are those of the columns.
@@ -39,7 +40,12 @@ func (c Columns) Schedule() (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	return Cron(parsed, c.Policies()), nil
+	return Cron(parsed, c.Policies()).On(c.Calendar), nil
+}
+
+// IntervalAt is the schedule of the columns' interval, whose slot is known.
+func (c Columns) IntervalAt(slot time.Time) Schedule {
+	return Interval(slot, c.Policies()).On(c.Calendar)
 }
 
 // State is where the columns stand.

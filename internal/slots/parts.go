@@ -25,6 +25,10 @@ func (s Schedule) parts(state State, now time.Time) (all []part) {
 		begin, until := s.policies.OncePer.around(in, s.location)
 		cuts = append(cuts, begin.Add(-1), until.Add(-1))
 	}
+	changes, since := s.changes(state.Through, now)
+	for _, at := range changes {
+		cuts = append(cuts, at.Add(-1))
+	}
 	slices.SortFunc(cuts, time.Time.Compare)
 	from := state.Through
 	for _, cut := range cuts {
@@ -32,7 +36,7 @@ func (s Schedule) parts(state State, now time.Time) (all []part) {
 			continue
 		}
 		if n := s.times.Count(from, cut); n > 0 {
-			part := s.part(state, now, cut)
+			part := s.part(state, now, cut, since)
 			part.First, part.Last, part.Count = s.times.Next(from), s.times.Last(from, cut), n
 			if k := len(all) - 1; k >= 0 && all[k].alike(part) {
 				all[k].Last, all[k].Count = part.Last, all[k].Count+n
@@ -45,9 +49,16 @@ func (s Schedule) parts(state State, now time.Time) (all []part) {
 	return all
 }
 
-// part says what becomes of a slot.
-func (s Schedule) part(state State, now, slot time.Time) part {
+// part says what becomes of a slot. Of one before since its calendar is not asked.
+func (s Schedule) part(state State, now, slot, since time.Time) part {
 	p := s.policies
+	if slot.Before(since) {
+		return part{Answer: Answer{Verdict: Missed, Reason: NotCaughtUp}}
+	}
+	if why, until := s.calendar.Closed(slot); why != "" {
+		_, isOne := s.times.(single) // which has its verdict at once
+		return part{Answer: Answer{Verdict: Skipped, Reason: why}, open: !isOne && now.Before(until)}
+	}
 	begin, until := s.completed(state, slot)
 	inFlight := !state.ClaimedAt.IsZero() && slot.After(state.ClaimedAt) && !slot.After(state.OverAt)
 	older := func(age time.Duration) bool { return slot.Before(now.Add(-age)) }

@@ -54,24 +54,31 @@ func (s Schedule) left(state State, until time.Time) (all []Answer) {
 		if part.waits {
 			break
 		}
-		all = append(all, part.Answer)
+		all = add(all, part.Answer)
 	}
 	return all
 }
 
+// Every is an interval, as its columns have it.
+type Every struct{ Minutes, Spread int32 }
+
 // PreviewInterval is Preview of an interval: of a slot that is claimed at a moment, or when it comes, and of those behind it, each of which
 // counts from the end of the sync before.
 func PreviewInterval(
-	p Policies, slot, from, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error),
+	c Columns, every Every, slot, from, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error),
 ) (all []Entry, err error) {
 	for now := from; !slot.After(until) && len(all) < most; {
 		now = latest(now, slot)
-		schedule := Interval(slot, p)
+		schedule := c.IntervalAt(slot)
 		if schedule.Claim(slot, State{}, now).Run.IsZero() {
 			all = answered(all, schedule.Plan(State{}, now).Passed)
 		} else {
 			all = append(all, Entry{Verdict: Runs, First: slot, Last: slot, Count: 1})
 			now = now.Add(takes)
+		}
+		if reopens := schedule.Reopens(c.ID, slot, time.Duration(every.Minutes)*time.Minute, every.Spread); !reopens.IsZero() {
+			slot = reopens
+			continue
 		}
 		if slot, err = after(now); err != nil {
 			return nil, err

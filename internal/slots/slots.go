@@ -76,15 +76,18 @@ type Schedule struct {
 	times    Times
 	location *time.Location
 	policies Policies
+	calendar *Calendar
 }
 
 // Cron is the schedule of a cron expression.
-func Cron(s cron.Schedule, p Policies) Schedule { return Schedule{s, s.Location(), p} }
+func Cron(s cron.Schedule, p Policies) Schedule {
+	return Schedule{times: s, location: s.Location(), policies: p}
+}
 
 // Interval is the schedule of an interval, which has one slot at a time.
 func Interval(slot time.Time, p Policies) Schedule {
 	p.OncePer, p.Overlap = "", OverlapSkip // it counts from the end of a sync
-	return Schedule{single(slot), time.UTC, p}
+	return Schedule{times: single(slot), location: time.UTC, policies: p}
 }
 
 // State is where a connector stands.
@@ -134,12 +137,9 @@ func (s Schedule) Plan(state State, now time.Time) Plan {
 	if _, until := s.completed(state, now); until.After(end) {
 		end = until.Add(-1)
 	}
-	p.Next = s.times.Next(end)
+	p.Next = s.Next(end)
 	return p
 }
-
-// Next is the first slot behind a moment; zero where there is none.
-func (s Schedule) Next(after time.Time) time.Time { return s.times.Next(after) }
 
 // GivenUp is what becomes of the slots up to now that a connector's user takes away: those of a period in which a sync has completed are
 // skipped all the same, the others are missed, for a reason.

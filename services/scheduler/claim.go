@@ -111,11 +111,15 @@ func (s *Scheduler) claim(
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)
 	}
+	named, err := s.calendars.ofDue(ctx, s.queries.WithTx(tx), rows)
+	if err != nil {
+		return nil, 0, err
+	}
 	over, noPlace := 0, false // of which no slot runs; whether nothing else is looked for
 	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		for _, r := range part {
-			slot, passed := slotOf(r)
+			slot, passed := slotOf(r, named)
 			if passed != nil {
 				instead = append(instead, passed)
 				continue
@@ -175,6 +179,9 @@ func (s *Scheduler) claim(
 	due.Cap, due.Batch, noPlace = 0, int32(s.config.ClaimBatch), true
 	if rows, err = s.queries.WithTx(tx).LockDue(ctx, due); err != nil {
 		return nil, 0, wrap("lock due connectors of a type that has a cap", err)
+	}
+	if named, err = s.calendars.ofDue(ctx, s.queries.WithTx(tx), rows); err != nil {
+		return nil, 0, err
 	}
 	err = write(ctx, tx, how, rows, set, refuse)
 	return claimed, aside + over, err

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -86,10 +87,18 @@ func (s *Scheduler) setAnswers(
 ) error {
 	var all answered
 	types := map[string]bool{}
-	for _, r := range part {
+	due := make([]dbgen.LockDueRow, len(part))
+	for i, r := range part {
+		due[i] = dbgen.LockDueRow(r)
+	}
+	named, err := s.calendars.ofDue(ctx, s.queries.WithTx(tx), due)
+	if err != nil {
+		return err
+	}
+	for _, r := range due {
 		a := answers[r.ID]
 		if r.Condition != nil && *r.Condition == name && r.NextSyncAt.Equal(a.due) && r.ConfigVersion == a.version {
-			s.decide(&all, name, dbgen.LockDueRow(r), a)
+			s.decide(&all, name, r, a, named)
 			types[r.Type] = types[r.Type] || a.met
 		}
 	}
@@ -119,8 +128,8 @@ func (s *Scheduler) setAnswers(
 }
 
 // decide says what becomes of one connector. The policies of its slots come first: what none of them lets run needs no condition.
-func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply) {
-	slot, instead := slotOf(r)
+func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply, named calendarsRead) {
+	slot, instead := slotOf(r, named)
 	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
@@ -131,20 +140,22 @@ func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a rep
 	case a.met:
 		all.met = append(all.met, r.ID)
 	default:
-		all.plans = append(all.plans, unmet(r, slot, conditions.NotMet(name)))
+		all.plans = append(all.plans, unmet(r, slot, conditions.NotMet(name), named))
 		all.unmet++
 	}
 }
 
 // unmet is when a connector is due next whose condition is not met.
-func unmet(r dbgen.LockDueRow, over slot, reason string) *plan {
+func unmet(r dbgen.LockDueRow, over slot, reason string, named calendarsRead) *plan {
 	p := &plan{ID: r.ID, Passed: over.Passed, Unmet: reason, UnmetSlot: over.At} // moves.plan knows when an interval's next slot is
 	if r.ScheduleCron == nil {
 		return p
 	}
 	columns := columnsOfDue(r)
+	var problem error
+	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
 	schedule, err := columns.Schedule()
-	if err != nil {
+	if err = cmp.Or(problem, err); err != nil {
 		p.Problem = err.Error()
 		return p
 	}

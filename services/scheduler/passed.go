@@ -50,9 +50,17 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 	if err != nil || len(rows) == 0 {
 		return 0, 0, wrap("lock slots that passed", err)
 	}
+	versions := make([]*int64, len(rows))
+	for i, r := range rows {
+		versions[i] = r.CalendarVersion
+	}
+	named, err := s.calendars.read(ctx, s.queries.WithTx(tx), versions)
+	if err != nil {
+		return 0, 0, err
+	}
 	all := make([]passed, len(rows))
 	for i, r := range rows {
-		all[i] = passedOf(r)
+		all[i] = passedOf(r, named)
 	}
 	set := func(tx pgx.Tx, part []passed) error {
 		text, err := json.Marshal(part)
@@ -77,11 +85,14 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 	return len(rows), settled, err
 }
 
-// passedOf counts. A schedule that cannot be read has had no slot.
-func passedOf(r dbgen.LockPassedRow) passed {
+// passedOf counts. A schedule that cannot be read has had no slot, and a calendar that cannot passes over none.
+func passedOf(r dbgen.LockPassedRow, named calendarsRead) passed {
 	p := passed{ID: r.ID, connector: r.ConnectorID}
 	columns := slots.Columns{
 		ID: r.ConnectorID, Cron: &r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, OncePer: r.OncePer,
+	}
+	if r.CalendarUse != nil {
+		columns.Calendar, _ = named.of(r.Calendar, *r.CalendarUse, r.CalendarVersion)
 	}
 	if schedule, err := columns.Schedule(); err == nil {
 		p.Passed = schedule.GivenUp(slots.State{Through: r.After, Completed: r.Completed}, r.Through, r.Reason)

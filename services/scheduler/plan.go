@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,9 +83,17 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 		return b, wrap("lock connectors without a plan", err)
 	}
 	b.found = len(rows)
+	versions := make([]*int64, len(rows))
+	for i, r := range rows {
+		versions[i] = r.CalendarVersion
+	}
+	named, err := s.calendars.read(ctx, s.queries.WithTx(tx), versions)
+	if err != nil {
+		return b, err
+	}
 	all := make([]plan, len(rows))
 	for i, r := range rows {
-		all[i] = planOf(r)
+		all[i] = planOf(r, named)
 		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(r.Now)
 	}
 	set := func(tx pgx.Tx, part []plan) error {
@@ -133,14 +142,16 @@ type plan struct {
 	UnmetSlot *time.Time `json:"unmet_slot,omitempty"`
 }
 
-func planOf(r dbgen.LockUnplannedRow) plan {
+func planOf(r dbgen.LockUnplannedRow, named calendarsRead) plan {
 	p := plan{ID: r.ID, PlannedThrough: r.PlannedThrough}
 	if r.ScheduleCron == nil {
 		return p
 	}
 	columns := columnsOfUnplanned(r)
+	var problem error
+	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
 	schedule, err := columns.Schedule()
-	if err != nil {
+	if err = cmp.Or(err, problem); err != nil {
 		p.Problem = err.Error()
 		return p
 	}

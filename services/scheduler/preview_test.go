@@ -7,22 +7,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/slots"
 )
 
-// What a preview says becomes true: for schedules drawn at random, the ledger of simulated weeks has its lines and no others.
+// What a preview says becomes true: for schedules drawn at random, the ledger of simulated weeks and years has its lines and no others.
 func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
+	foretells(t, 25, 5, "0 * * * *", "*/30 6-22 * * *", "30 2 * * *", "15 1,2,3 * * 0,1", "H H * * *", "0 4 1 * *")
+}
+
+func TestAPreviewSaysWhatTheLedgerOfYearsWillSay(t *testing.T) {
+	foretells(t, 4, 800, "30 2 * * 1-6/2", "0 4 1,15,29 * *", "0 12 25-31 12 *", "0 0 * * 5")
+}
+
+// foretells compares previews of some days with what becomes of them.
+func foretells(t *testing.T, draws, days int, schedules ...string) {
+	t.Helper()
 	begin := utc("2026-03-26 12:00") // clocks change in Berlin on the 29th, in New York before
 	s := setClock(t, begin)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
-	for range 25 {
+	s.calendar("fair", "Europe/Berlin", `[{"name": "Sommerzeit", "start": "2026-03-29", "also": ["2026-04-01"]}, {"name": "Mittag", "start": "2026-03-01T11:30",
+		"end": "2026-03-01T14:00", "rule": "FREQ=WEEKLY;BYDAY=MO,WE,FR"}, {"name": "frei", "start": "2026-03-01", "rule": "FREQ=WEEKLY;BYDAY=SA,SU"}, {"name": "Weihnachten", "start": "2025-12-24T12:00", "end": "2025-12-27", "rule": "FREQ=YEARLY"}]`)
+	s.calendar("work", "America/New_York", `[{"name": "Werktag", "start": "2026-03-02", "rule": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"}, {"name": "Ostern", "start": "2026-03-30", "except": true}]`)
+	for range draws {
 		s.at(begin)
 		takes := time.Duration(random.IntN(4)*25) * time.Minute
 		columns := row{
-			"schedule_cron": pick("0 * * * *", "*/30 6-22 * * *", "30 2 * * *", "15 1,2,3 * * 0,1", "H H * * *", "0 4 1 * *"),
+			"schedule_cron": pick(schedules...),
 			"time_zone":     pick("UTC", "Europe/Berlin", "Australia/Lord_Howe"), "overlap": pick("skip", "queue"),
 			"catch_up": pick("none", "latest", "all"), "catch_up_most": 1 + random.IntN(5),
 		}
@@ -32,7 +46,10 @@ func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
 		if random.IntN(3) == 0 {
 			columns["deadline_minutes"] = 10 + random.IntN(100)
 		}
-		until := begin.Add(time.Duration(3+random.IntN(5)) * 24 * time.Hour)
+		if name := pick("", "fair", "work"); name != "" {
+			columns["calendar"], columns["calendar_use"] = name, pick("exclude", "only")
+		}
+		until := begin.Add(time.Duration(3+random.IntN(days)) * 24 * time.Hour)
 		id := s.synced(columns)
 		want := s.previewed(id, begin, until, takes)
 		s.simulate(id, until, takes)
@@ -46,9 +63,18 @@ func TestAPreviewSaysWhatTheLedgerWillSay(t *testing.T) {
 func (s simulated) previewed(id int32, from, until time.Time, takes time.Duration) []slots.Entry {
 	s.Helper()
 	c := slots.Columns{ID: id}
-	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for FROM connectors WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
-		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor))
+	var name, zone *string
+	var use string
+	var entries []byte
+	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, c.time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
+			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for, calendar, calendar_use, k.time_zone, k.entries
+		FROM connectors c LEFT JOIN calendars k ON k.name = c.calendar WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
+		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor, &name, &use, &zone, &entries))
+	if name != nil {
+		times, err := calendars.Read(*zone, entries)
+		s.do(err)
+		c.Calendar = &slots.Calendar{Name: *name, Use: use, Times: times}
+	}
 	c.Through = &from
 	schedule, err := c.Schedule()
 	s.do(err)

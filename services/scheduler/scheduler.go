@@ -50,6 +50,7 @@ type Scheduler struct {
 	planWake   chan struct{} // asks for plans
 	passWake   chan struct{} // asks for the verdict of slots that passed
 	askWake    chan struct{} // asks for conditions
+	replanWake chan struct{} // asks for changed calendars
 	leases     *leases.Watch
 	listening  *listening
 	candidate  *leader.Candidate
@@ -65,6 +66,7 @@ type Scheduler struct {
 	lanes      *lanes
 	asking     *asking
 	outage     outage
+	calendars  *calendarCache
 	wishes     wishes // of which types a tick is asked for
 }
 
@@ -107,12 +109,12 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	s := &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), listening: &listening{},
+		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), replanWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
-	s.lanes, s.asking = newLanes(s), newAsking(s)
+	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{}
 	return s
 }
 
@@ -168,6 +170,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.plans(ctx) })
 	group.Go(func() error { return s.passes(ctx) })
+	group.Go(func() error { return s.replans(ctx) })
 	group.Go(func() error { return s.conditions(ctx) })
 	group.Go(func() error { return s.watch(ctx, "messages", s.lookForMessages) })
 	group.Go(func() error { return s.watch(ctx, "workers", s.lookForWorkers) })
@@ -185,6 +188,7 @@ func (s *Scheduler) wakeFor(kind string) {
 	signal(s.planWake)
 	signal(s.passWake)
 	signal(s.askWake)
+	signal(s.replanWake)
 }
 
 // mostWishes bounds how many types are remembered by name: anybody may notify of anything.

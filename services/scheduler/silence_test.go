@@ -101,6 +101,7 @@ func TestASilentPostgresStopsNoLoopForLongerThanItsDeadline(t *testing.T) {
 			b.postgres.Silence(silent...)
 			s.connectors(3)
 			s.logs(b, "scheduler.plan: ")
+			s.logs(b, "scheduler.replan_calendars: ")
 			s.logs(b, "scheduler.pending_types: ")
 			s.logs(b, "scheduler.connections: ")
 			s.logs(b, "scheduler.listen_keepalive: ")

@@ -19,15 +19,18 @@ type slot struct {
 
 // slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next: where its sync
 // is wanted all the same, as long as it has been.
-func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
+func slotOf(r dbgen.LockDueRow, named calendarsRead) (s slot, instead *plan) {
 	if r.SlotAt == nil || !known(*r.SlotAt) {
-		return beforehand(r), nil
+		return beforehand(r, named), nil
 	}
 	planned := *r.SlotAt
 	columns := columnsOfDue(r)
-	schedule := slots.Interval(planned, columns.Policies())
+	var err error
+	if columns.Calendar, err = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion); err != nil {
+		return slot{}, orWanted(r, unreadable(r, columns, err))
+	}
+	schedule := columns.IntervalAt(planned)
 	if r.ScheduleCron != nil {
-		var err error
 		if schedule, err = columns.Schedule(); err != nil {
 			return slot{At: &planned, Through: &planned}, nil // it was planned under an earlier time zone database; the slot stands as planned
 		}
@@ -47,16 +50,49 @@ func slotOf(r dbgen.LockDueRow) (s slot, instead *plan) {
 	instead = &plan{ID: r.ID, Passed: next.Passed} // moves.plan knows when an interval's next slot is
 	if r.ScheduleCron != nil {
 		instead = planOn(r.ID, *r.ScheduleCron, next)
+	} else if r.RefreshFreqMinutes != nil {
+		every := time.Duration(*r.RefreshFreqMinutes) * time.Minute
+		if at := schedule.Reopens(r.ID, planned, every, r.SpreadPercent); !at.IsZero() && known(at) {
+			instead.NextSyncAt, instead.SlotAt, instead.DueReason = &at, &at, "schedule"
+		}
 	}
+	return slot{}, orWanted(r, instead)
+}
+
+// orWanted leaves due what is wanted whatever its schedule says.
+func orWanted(r dbgen.LockDueRow, instead *plan) *plan {
 	if r.Wanted != "" {
 		instead.NextSyncAt, instead.DueReason, instead.SlotAt, instead.Problem = &r.NextSyncAt, r.Wanted, nil, ""
 	}
-	return slot{}, instead
+	return instead
+}
+
+// unreadable is what becomes of slots whose calendar cannot be read: they are missed, and of a cron schedule none comes until the calendar or
+// the schedule is changed.
+func unreadable(r dbgen.LockDueRow, columns slots.Columns, problem error) *plan {
+	p := &plan{ID: r.ID, Problem: problem.Error()}
+	schedule := columns.IntervalAt(*r.SlotAt)
+	if r.ScheduleCron != nil {
+		var err error
+		if schedule, err = columns.Schedule(); err != nil {
+			p.Problem = err.Error()
+			return p
+		}
+	}
+	state := columns.State()
+	if r.ScheduleCron == nil || state.Through.IsZero() || !state.Through.Before(*r.SlotAt) {
+		state.Through = r.SlotAt.Add(-1)
+	}
+	p.Passed = schedule.GivenUp(state, r.Now, slots.Unreadable(*r.Calendar))
+	if n := len(p.Passed); n > 0 && r.ScheduleCron != nil {
+		p.PlannedThrough = &p.Passed[n-1].Last
+	}
+	return p
 }
 
 // beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away; of one that is not over,
 // those that have come by now.
-func beforehand(r dbgen.LockDueRow) slot {
+func beforehand(r dbgen.LockDueRow, named calendarsRead) slot {
 	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.ClaimedAt == nil || r.DueReason != "manual" && r.DueReason != "changed" {
 		return slot{}
 	}
@@ -64,8 +100,10 @@ func beforehand(r dbgen.LockDueRow) slot {
 	if r.OverAt == nil {
 		columns.OverAt, columns.ClaimedFor = &r.Now, nil
 	}
+	var problem error
+	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
 	schedule, err := columns.Schedule()
-	if err != nil {
+	if err != nil || problem != nil {
 		return slot{} // its next plan says so
 	}
 	next := schedule.Plan(columns.State(), r.Now)

@@ -76,7 +76,8 @@ func (f *connectorFlags) checkNew(c *cobra.Command) error {
 // newConnector is the connector that the flags describe, checked, with its secrets in the open.
 func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxpool.Pool) (dbgen.AddConnectorParams, error) {
 	p := dbgen.AddConnectorParams{Config: []byte("{}"), Scope: "user", TimeZone: "UTC", MaxRetries: f.maxRetries,
-		SpreadPercent: int32(f.policies.spread), Overlap: f.policies.overlap, CatchUp: f.policies.catchUp, CatchUpMost: f.policies.catchUpMost}
+		SpreadPercent: int32(f.policies.spread), Overlap: f.policies.overlap, CatchUp: f.policies.catchUp, CatchUpMost: f.policies.catchUpMost,
+		CalendarUse: f.policies.calendarUse}
 	f.apply(c, &p)
 	if err := f.checkScope(c, &p); err != nil {
 		return p, err

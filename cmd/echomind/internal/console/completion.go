@@ -28,6 +28,8 @@ func completions(f *finder, c *cobra.Command) {
 		"overlap":        cobra.FixedCompletions(overlaps, cobra.ShellCompDirectiveNoFileComp),
 		"once-per":       cobra.FixedCompletions(periods, cobra.ShellCompDirectiveNoFileComp),
 		"catch-up":       cobra.FixedCompletions(catchUps, cobra.ShellCompDirectiveNoFileComp),
+		"calendar":       f.completeCalendars,
+		"calendar-use":   cobra.FixedCompletions(uses, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
 		"condition":      f.completeConditions,
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
@@ -91,6 +93,19 @@ func (f *finder) complete(
 		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 	}
 	return offered, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeCalendars offers the names of calendars.
+func (f *finder) completeCalendars(c *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.complete(c.Context(), func(ctx context.Context, q *dbgen.Queries) (offered []cobra.Completion, err error) {
+		found, err := q.ListCalendars(ctx, maxCompletions)
+		for _, one := range found {
+			if strings.HasPrefix(one.Name, begun) {
+				offered = append(offered, one.Name)
+			}
+		}
+		return offered, err
+	})
 }
 
 // completeConditions offers the names of conditions.

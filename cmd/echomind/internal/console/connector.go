@@ -42,6 +42,8 @@ type connector struct {
 	CatchUp            string          `json:"catch_up"`
 	CatchUpMost        int32           `json:"catch_up_most"`
 	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
+	Calendar           *string         `json:"calendar"`
+	CalendarUse        string          `json:"calendar_use"`
 	Condition          *string         `json:"condition"`
 	MaxRetries         int32           `json:"max_retries"`
 	DeletionGuard      bool            `json:"deletion_guard"`
@@ -76,7 +78,7 @@ func view(c dbgen.Connector) connector {
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
-		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -24,6 +25,11 @@ func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh boo
 	if !isCron && (c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0) {
 		return nil, "", nil
 	}
+	if c.Calendar != nil {
+		if columns.Calendar, err = p.calendar(ctx, *c.Calendar, c.CalendarUse); err != nil {
+			return nil, "", err
+		}
+	}
 	var b begun
 	if !p.past {
 		if b, note = p.begun(c), nothingDue(c); note != "" {
@@ -36,7 +42,7 @@ func (p *slotPreview) entries(ctx context.Context, c dbgen.Connector, afresh boo
 	if isCron {
 		all, err = p.cronEntries(c, b, columns, afresh)
 	} else {
-		all, err = p.intervalEntries(ctx, c, b, columns.Policies(), afresh)
+		all, err = p.intervalEntries(ctx, c, b, columns, afresh)
 	}
 	return all, "", err
 }
@@ -58,6 +64,19 @@ func byItself(c dbgen.Connector) (dbgen.Connector, error) {
 	}
 	c.RunID, c.Status, c.NextSyncAt, c.DueReason, c.SlotAt, c.NeedsPlan = nil, kept.Status, kept.NextSyncAt, kept.DueReason, kept.SlotAt, kept.NeedsPlan
 	return c, nil
+}
+
+// calendar is the calendar that a schedule names, as it stands.
+func (p *slotPreview) calendar(ctx context.Context, name, use string) (*slots.Calendar, error) {
+	found, err := calendarNamed(ctx, p.pool, name)
+	if err != nil {
+		return nil, err
+	}
+	times, err := calendars.Read(found.TimeZone, found.Entries)
+	if err != nil {
+		return nil, fmt.Errorf("%s, so that no slot comes: %w", slots.Unreadable(name), err)
+	}
+	return &slots.Calendar{Name: name, Use: use, Times: times}, nil
 }
 
 // nothingDue says why no slot of a connector is due, whatever its schedule.
@@ -148,7 +167,7 @@ func (p *slotPreview) cronEntries(c dbgen.Connector, b begun, columns slots.Colu
 }
 
 func (p *slotPreview) intervalEntries(
-	ctx context.Context, c dbgen.Connector, b begun, policies slots.Policies, afresh bool,
+	ctx context.Context, c dbgen.Connector, b begun, columns slots.Columns, afresh bool,
 ) (all []slots.Entry, err error) {
 	after := func(base time.Time) (time.Time, error) {
 		return ask(ctx, p.pool, "slot", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
@@ -171,7 +190,7 @@ func (p *slotPreview) intervalEntries(
 	if err != nil {
 		return nil, err
 	}
-	entries, err := slots.PreviewInterval(policies, slot, from, p.until, p.takes, mostEntries-len(all), after)
+	entries, err := slots.PreviewInterval(columns, slots.Every{Minutes: *c.RefreshFreqMinutes, Spread: c.SpreadPercent}, slot, from, p.until, p.takes, mostEntries-len(all), after)
 	return append(all, entries...), err
 }
 

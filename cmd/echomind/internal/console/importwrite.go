@@ -81,7 +81,7 @@ func wanted(p *dbgen.AddConnectorParams, row imports.Row) {
 }
 
 func (im *importer) create(ctx context.Context, q *dbgen.Queries, row imports.Row) (became, error) {
-	p := dbgen.AddConnectorParams{TimeZone: "UTC", MaxRetries: 5, SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10}
+	p := dbgen.AddConnectorParams{TimeZone: "UTC", MaxRetries: 5, SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10, CalendarUse: slots.Exclude}
 	wanted(&p, row)
 	if len(sources.SecretFields(p.Type)) > 0 { // envelopes are bound to its number
 		id, err := q.ReserveConnectorID(ctx)

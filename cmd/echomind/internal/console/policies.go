@@ -18,6 +18,7 @@ const none = "none"
 var (
 	overlaps = []string{slots.OverlapSkip, slots.OverlapQueue}
 	periods  = []string{string(slots.Day), string(slots.Week), string(slots.Month), none}
+	uses     = []string{slots.Exclude, slots.Only}
 	catchUps = []string{slots.CatchUpNone, slots.CatchUpLatest, slots.CatchUpAll}
 )
 
@@ -26,6 +27,7 @@ type policyFlags struct {
 	spread                    percent
 	deadline, catchUpWindow   limit
 	overlap, oncePer, catchUp string
+	calendar, calendarUse     string
 	catchUpMost               int32
 }
 
@@ -39,13 +41,15 @@ func (f *policyFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.catchUp, "catch-up", slots.CatchUpLatest, "which times that passed while no scheduler ran are done later: none, the latest or all")
 	flags.Int32Var(&f.catchUpMost, "catch-up-most", 10, "how many --catch-up all does at most, 1 to 1000")
 	flags.Var(&f.catchUpWindow, "catch-up-window", "times that are older are not caught up; none = however old")
+	flags.StringVar(&f.calendar, "calendar", none, "a calendar of echomind calendars, whose times --calendar-use is about; none = it names none")
+	flags.StringVar(&f.calendarUse, "calendar-use", slots.Exclude, "what is done with --calendar: exclude its times, or run on them only")
 }
 
 func (f *policyFlags) check(c *cobra.Command) error {
 	for _, of := range []struct {
 		flag, value string
 		known       []string
-	}{{"overlap", f.overlap, overlaps}, {"once-per", f.oncePer, periods}, {"catch-up", f.catchUp, catchUps}} {
+	}{{"overlap", f.overlap, overlaps}, {"once-per", f.oncePer, periods}, {"catch-up", f.catchUp, catchUps}, {"calendar-use", f.calendarUse, uses}} {
 		if !slices.Contains(of.known, of.value) {
 			last := len(of.known) - 1
 			return usagef("--%s %q: must be %s or %s", of.flag, clip(of.value, 40), strings.Join(of.known[:last], ", "), of.known[last])
@@ -66,6 +70,9 @@ func (f *policyFlags) checkNew(c *cobra.Command) error {
 		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
+	}
+	if c.Flags().Changed("calendar-use") && !c.Flags().Changed("calendar") {
+		return usagef("--calendar-use: needs --calendar, which it is about")
 	}
 	return nil
 }
@@ -96,6 +103,15 @@ func (f *policyFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	}
 	if given("catch-up-window") {
 		p.CatchUpMinutes = f.catchUpWindow.column()
+	}
+	if given("calendar") {
+		p.Calendar = nil
+		if f.calendar != none {
+			p.Calendar = &f.calendar
+		}
+	}
+	if given("calendar-use") {
+		p.CalendarUse = f.calendarUse
 	}
 }
 
@@ -168,6 +184,9 @@ func policies(c dbgen.Connector) string {
 	}
 	if c.CatchUpMinutes != nil {
 		say("catch up the last %s", every(*c.CatchUpMinutes))
+	}
+	if c.Calendar != nil {
+		say("calendar: %s %s", c.CalendarUse, *c.Calendar)
 	}
 	if c.Condition != nil {
 		say("condition %s", *c.Condition)

@@ -63,6 +63,9 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	"connectors_dst_overlap_known": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--dst-overlap %q: must be first, second, both or default", clip(orDash(p.DstOverlap), 40))
 	},
+	"connectors_calendar_known": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--calendar %q: there is none of this name; echomind calendars list shows those there are", clip(orDash(p.Calendar), 63))
+	},
 	"connectors_condition_known": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--condition %q: there is none of this name; echomind conditions list shows those there are", clip(orDash(p.Condition), 63))
 	},

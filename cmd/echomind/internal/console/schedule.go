@@ -41,7 +41,7 @@ after --takes.
 
 --next begins where the connector stands: at a sync that is under way, or at a try that it waits for; --last goes through a time that is over, as if nothing had been done before it.
 --set shows beside it what another schedule would do: cron, time_zone, refresh (as of --refresh), dst_gap, dst_overlap, spread,
-deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, with the values of the flags of echomind connectors update.`,
+deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, calendar, calendar_use, with the values of the flags of echomind connectors update.`,
 		Example: `  echomind schedule preview 3
   echomind schedule preview 3 --set cron='*/30 6-22 * * *' --set once_per=day --next 2d -o json`,
 		Args: oneConnector,
@@ -154,7 +154,7 @@ func (p *slotPreview) with(set []string) (dbgen.Connector, error) {
 	c := &cobra.Command{}
 	flags := addConnectorFlags(c)
 	known := []string{"cron", "time-zone", "refresh", "dst-gap", "dst-overlap", "spread", "deadline", "overlap", "once-per", "catch-up",
-		"catch-up-most", "catch-up-window"}
+		"catch-up-most", "catch-up-window", "calendar", "calendar-use"}
 	changed := p.connector
 	for _, s := range set {
 		name, value, found := strings.Cut(s, "=")
@@ -176,11 +176,13 @@ func (p *slotPreview) with(set []string) (dbgen.Connector, error) {
 		RefreshFreqMinutes: changed.RefreshFreqMinutes, ScheduleCron: changed.ScheduleCron, TimeZone: changed.TimeZone, DstGap: changed.DstGap,
 		DstOverlap: changed.DstOverlap, SpreadPercent: changed.SpreadPercent, DeadlineMinutes: changed.DeadlineMinutes, Overlap: changed.Overlap,
 		OncePer: changed.OncePer, CatchUp: changed.CatchUp, CatchUpMost: changed.CatchUpMost, CatchUpMinutes: changed.CatchUpMinutes,
+		Calendar: changed.Calendar, CalendarUse: changed.CalendarUse,
 	}
 	flags.apply(c, &o)
 	changed.RefreshFreqMinutes, changed.ScheduleCron, changed.TimeZone, changed.DstGap = o.RefreshFreqMinutes, o.ScheduleCron, o.TimeZone, o.DstGap
 	changed.DstOverlap, changed.SpreadPercent, changed.DeadlineMinutes, changed.Overlap = o.DstOverlap, o.SpreadPercent, o.DeadlineMinutes, o.Overlap
 	changed.OncePer, changed.CatchUp, changed.CatchUpMost, changed.CatchUpMinutes = o.OncePer, o.CatchUp, o.CatchUpMost, o.CatchUpMinutes
+	changed.Calendar, changed.CalendarUse = o.Calendar, o.CalendarUse
 	return changed, nil
 }
 

@@ -10,6 +10,17 @@ import (
 	"github.com/google/uuid"
 )
 
+type Calendar struct {
+	Name      string
+	Version   int64
+	TimeZone  string
+	Entries   []byte
+	CreatedAt time.Time
+	CreatedBy *string
+	UpdatedAt time.Time
+	UpdatedBy *string
+}
+
 type Condition struct {
 	Name      string
 	Query     string
@@ -41,6 +52,8 @@ type Connector struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	Calendar           *string
+	CalendarUse        string
 	Condition          *string
 	MaxRetries         int32
 	DeletionGuard      bool
@@ -105,6 +118,8 @@ type ConnectorEvidence struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	Calendar           *string
+	CalendarUse        string
 	Condition          *string
 	AsksCondition      bool
 	ConditionMetAt     *time.Time

@@ -195,7 +195,7 @@ func (s *story) add(ctx context.Context, name, connectorType string, config map[
 		return s.queries.AddConnector(ctx, dbgen.AddConnectorParams{
 			Name: name, Type: connectorType, UserID: user, Scope: "user", Config: data,
 			RefreshFreqMinutes: &hourly, TimeZone: "UTC", MaxRetries: 5,
-			SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10,
+			SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10, CalendarUse: slots.Exclude,
 		})
 	})
 	if err != nil {

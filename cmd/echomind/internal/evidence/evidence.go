@@ -10,6 +10,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/internal/slots"
 )
 
 // Settings are those of the scheduler, as far as this process knows them.
@@ -36,6 +37,9 @@ type Evidence struct {
 
 	// Connector is where it stands, with its open run, the lease of its worker, and the load of its type.
 	Connector dbgen.ConnectorEvidence
+	// Calendar is the one that its schedule names; nil for none. CalendarUnknown says why it cannot be read.
+	Calendar        *slots.Calendar
+	CalendarUnknown error
 	// Past are the latest runs that have a verdict, the latest first.
 	Past []dbgen.SchedulerRun
 

@@ -13,8 +13,10 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -70,6 +72,14 @@ func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err er
 		return fmt.Errorf("read the connector: %w", err)
 	}
 	e.Now = e.Connector.SeenAt
+	if name := e.Connector.Calendar; name != nil {
+		k, err := q.GetCalendar(ctx, *name)
+		if err != nil {
+			return fmt.Errorf("read the calendar: %w", err)
+		}
+		times, err := calendars.Read(k.TimeZone, k.Entries)
+		e.Calendar, e.CalendarUnknown = &slots.Calendar{Name: *name, Use: e.Connector.CalendarUse, Times: times}, err
+	}
 	runs, err := q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: pastRuns + 1})
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/clock"
@@ -12,6 +13,7 @@ func (x *explanation) policies() {
 	c := x.Connector
 	planned := text(c.DueReason, "") == "schedule" && c.NextSyncAt != nil
 	isCron := c.ScheduleCron != nil
+	x.calendar()
 	if c.Condition != nil {
 		x.fact("condition %s: it is asked before a slot runs, and skips the slot where it is not met", *c.Condition)
 		if c.UnmetAt != nil && c.UnmetCount != nil {
@@ -53,4 +55,25 @@ func (x *explanation) policies() {
 	if c.CatchUpMinutes != nil {
 		x.fact("catch_up_minutes: slots older than %s are missed", clock.Span(time.Duration(*c.CatchUpMinutes)*time.Minute))
 	}
+}
+
+// calendar says what the calendar of the schedule makes of this moment.
+func (x *explanation) calendar() {
+	k := x.Calendar
+	if k == nil || x.Connector.ScheduleCron == nil && x.Connector.RefreshFreqMinutes == nil {
+		return
+	}
+	if x.CalendarUnknown != nil {
+		x.fact("%s, and no slot runs: %s", slots.Unreadable(k.Name), x.CalendarUnknown)
+		return
+	}
+	says := "its slots do not run on its times"
+	if k.Use == slots.Only {
+		says = "its slots run on its times alone"
+	}
+	now := "slots of now run"
+	if why, until := k.Closed(x.Now); why != "" {
+		now = fmt.Sprintf("slots of now are skipped: %s, until %s", why, clock.At(until, x.Now))
+	}
+	x.fact("calendar %s: %s; %s", k.Name, says, now)
 }

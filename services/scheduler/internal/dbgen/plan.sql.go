@@ -13,7 +13,8 @@ import (
 const lockPassed = `-- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
     s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through,
-    s.once_per, s.completed::timestamptz[] AS completed, s.reason::text AS reason
+    s.once_per, s.completed::timestamptz[] AS completed, s.reason::text AS reason,
+    s.calendar, s.calendar_use, s.calendar_version
 FROM moves.lock_passed($1::integer, $2::bigint[]) s
 `
 
@@ -23,17 +24,20 @@ type LockPassedParams struct {
 }
 
 type LockPassedRow struct {
-	ID           int64
-	ConnectorID  int32
-	ScheduleCron string
-	TimeZone     string
-	DstGap       *string
-	DstOverlap   *string
-	After        time.Time
-	Through      time.Time
-	OncePer      *string
-	Completed    []time.Time
-	Reason       string
+	ID              int64
+	ConnectorID     int32
+	ScheduleCron    string
+	TimeZone        string
+	DstGap          *string
+	DstOverlap      *string
+	After           time.Time
+	Through         time.Time
+	OncePer         *string
+	Completed       []time.Time
+	Reason          string
+	Calendar        *string
+	CalendarUse     *string
+	CalendarVersion *int64
 }
 
 func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockPassedRow, error) {
@@ -57,6 +61,9 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 			&i.OncePer,
 			&i.Completed,
 			&i.Reason,
+			&i.Calendar,
+			&i.CalendarUse,
+			&i.CalendarVersion,
 		); err != nil {
 			return nil, err
 		}
@@ -71,7 +78,8 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
-    c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for,
+    c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
+    CASE WHEN c.calendar IS NOT NULL THEN (SELECT k.version FROM calendars k WHERE k.name = c.calendar) END AS calendar_version,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -101,6 +109,9 @@ type LockUnplannedRow struct {
 	OverAt          *time.Time
 	ClaimedFor      *time.Time
 	SyncedFor       *time.Time
+	Calendar        *string
+	CalendarUse     string
+	CalendarVersion *int64
 	Now             time.Time
 }
 
@@ -132,6 +143,9 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.OverAt,
 			&i.ClaimedFor,
 			&i.SyncedFor,
+			&i.Calendar,
+			&i.CalendarUse,
+			&i.CalendarVersion,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -1,0 +1,395 @@
+// Package calendars says which times a calendar has: days, and spans of them, that are written down one by one or by a rule.
+// docs/calendars.md says what may be written. Whatever is, working it out is bounded: a rule has an occurrence a day at most, and no
+// calendar more than MaxEntries entries.
+package calendars
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/echomind/sync/internal/cron"
+)
+
+// ErrCalendar says that a calendar cannot be read.
+var ErrCalendar = errors.New("bad calendar")
+
+const (
+	// MaxEntries is how many entries a calendar may have.
+	MaxEntries = 1000
+	// MaxRules is how many of them may have a rule.
+	MaxRules = 100
+	// MaxBytes is how long they may be together, in JSON as Postgres writes it.
+	MaxBytes = 65536
+
+	maxName    = 100
+	maxDays    = 366  // of one occurrence
+	maxDates   = 1000 // further ones, and exceptions, of one entry
+	mostSteps  = 5_000_000
+	mostYears  = 16 // that are kept worked out
+	mostAhead  = 12 // years in which a time is looked for
+	mostBehind = 30
+)
+
+// Entry is one line of a calendar, as it is stored.
+type Entry struct {
+	Name string `json:"name"`
+	// Start and End are days, 2026-12-24, or times of the clock, 2026-12-24T12:00. The End is the first day or moment that is not of
+	// it any more; without one it is a day.
+	Start string `json:"start"`
+	End   string `json:"end,omitempty"`
+	// TimeZone is an IANA name; the calendar's where there is none.
+	TimeZone string `json:"time_zone,omitempty"`
+	// Rule repeats it: a recurrence rule of RFC 5545.
+	Rule string `json:"rule,omitempty"`
+	// Also are the starts of further ones; Not are days of the rule on which it does not begin.
+	Also []string `json:"also,omitempty"`
+	Not  []string `json:"not,omitempty"`
+	// Except says that its time is not of the calendar, whatever other entries say.
+	Except bool `json:"except,omitempty"`
+}
+
+// Calendar is a calendar that can be asked.
+type Calendar struct {
+	entries []entry
+
+	mu    sync.Mutex
+	years map[int][]stretch
+}
+
+// entry is an Entry that was read.
+type entry struct {
+	name   string
+	zone   *time.Location
+	start  stamp
+	days   int // from the day of the start to that of the end
+	end    int // second of that day
+	rule   *rule
+	also   []stamp
+	not    map[day]bool
+	except bool
+}
+
+// stretch is a time in which a calendar says the same.
+type stretch struct {
+	from, until time.Time
+	on          bool
+	name        string
+}
+
+// Read reads a calendar's time zone and entries, a JSON array. It returns ErrCalendar, naming the entry and what is wrong with it.
+func Read(timeZone string, entries []byte) (*Calendar, error) {
+	if len(entries) > 4*MaxBytes { // Postgres, which writes it another way, bounds it
+		return nil, fmt.Errorf("%w: its entries have %d bytes; at most %d may be", ErrCalendar, len(entries), MaxBytes)
+	}
+	var all []Entry
+	if err := json.Unmarshal(entries, &all); err != nil {
+		return nil, fmt.Errorf("%w: its entries are no list of entries: %w", ErrCalendar, err)
+	}
+	return Of(timeZone, all)
+}
+
+// Of is Read of entries.
+func Of(timeZone string, all []Entry) (*Calendar, error) {
+	zone, err := location(timeZone)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCalendar, err)
+	}
+	if len(all) > MaxEntries {
+		return nil, fmt.Errorf("%w: it has %d entries; at most %d may be", ErrCalendar, len(all), MaxEntries)
+	}
+	c := &Calendar{entries: make([]entry, len(all)), years: map[int][]stretch{}}
+	steps, rules := mostSteps, 0
+	for i, e := range all {
+		if c.entries[i], err = readEntry(e, zone); err == nil && c.entries[i].rule != nil {
+			rules++
+			err = c.entries[i].rule.follow(&steps)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d (%s): %w", ErrCalendar, i+1, clip(e.Name), err)
+		}
+	}
+	if rules > MaxRules {
+		return nil, fmt.Errorf("%w: it has %d entries with a rule; at most %d may be", ErrCalendar, rules, MaxRules)
+	}
+	return c, nil
+}
+
+func location(name string) (*time.Location, error) {
+	if name != "" && name != "Local" && len(name) <= 64 {
+		if zone, err := time.LoadLocation(name); err == nil {
+			return zone, nil
+		}
+	}
+	return nil, fmt.Errorf("time_zone %q: write an IANA name such as Europe/Berlin", clip(name))
+}
+
+func readEntry(e Entry, zone *time.Location) (r entry, err error) {
+	if n := utf8.RuneCountInString(e.Name); n < 1 || n > maxName {
+		return r, fmt.Errorf("name has %d characters; write 1 to %d", n, maxName)
+	}
+	r = entry{name: e.Name, zone: zone, except: e.Except, not: map[day]bool{}}
+	if e.TimeZone != "" {
+		if r.zone, err = location(e.TimeZone); err != nil {
+			return r, err
+		}
+	}
+	var isDay bool
+	if r.start, isDay, err = readStamp(e.Start); err != nil {
+		return r, fmt.Errorf("start %w", err)
+	}
+	end := stamp{r.start.day + 1, 0}
+	switch {
+	case e.End != "":
+		if end, _, err = readStamp(e.End); err != nil {
+			return r, fmt.Errorf("end %w", err)
+		}
+	case !isDay:
+		return r, fmt.Errorf("has a time at its start, and no end")
+	}
+	r.days, r.end = int(end.day-r.start.day), end.second
+	if r.days < 0 || r.days == 0 && r.end <= r.start.second || r.days > maxDays {
+		return r, fmt.Errorf("end %s: must be behind its start, and at most %d days", e.End, maxDays)
+	}
+	if len(e.Also) > maxDates || len(e.Not) > maxDates {
+		return r, fmt.Errorf("has %d further dates and %d exceptions; at most %d may be", len(e.Also), len(e.Not), maxDates)
+	}
+	for _, text := range e.Also {
+		at, isDay, err := readStamp(text)
+		if err != nil {
+			return r, fmt.Errorf("also %w", err)
+		}
+		if isDay {
+			at.second = r.start.second
+		}
+		r.also = append(r.also, at)
+	}
+	for _, text := range e.Not {
+		at, _, err := readStamp(text)
+		if err != nil {
+			return r, fmt.Errorf("not %w", err)
+		}
+		r.not[at.day] = true
+	}
+	if e.Rule != "" {
+		r.rule, err = readRule(e.Rule, r.start.day)
+	}
+	return r, err
+}
+
+// moment is when a zone's clocks show a time.
+func moment(s stamp, zone *time.Location) time.Time {
+	year, month, of := s.day.date()
+	if s.second == 0 {
+		return cron.Midnight(year, month, of, zone)
+	}
+	return time.Date(year, month, of, 0, 0, s.second, 0, zone)
+}
+
+// span is one occurrence of an entry.
+type span struct {
+	from, until time.Time
+	name        string
+}
+
+// spans are the occurrences of an entry that may reach into the time between two moments.
+func (e entry) spans(from, until time.Time, yield func(span)) {
+	add := func(start stamp) {
+		s := span{moment(start, e.zone), moment(stamp{start.day + day(e.days), e.end}, e.zone), e.name}
+		if s.from.Before(until) && s.until.After(from) {
+			yield(s)
+		}
+	}
+	for _, start := range e.also {
+		add(start)
+	}
+	switch r := e.rule; {
+	case r != nil:
+		first, last := stampOf(from.UTC()).day-day(e.days)-2, stampOf(until.UTC()).day+2
+		for d := range r.days(first, last) {
+			start := stamp{d, e.start.second}
+			if r.until != nil && (d > r.until.day || d == r.until.day && start.second > r.until.second) ||
+				!r.utcUntil.IsZero() && moment(start, e.zone).After(r.utcUntil) {
+				return
+			}
+			if !e.not[d] {
+				add(start)
+			}
+		}
+	case !e.not[e.start.day]:
+		add(e.start)
+	}
+}
+
+// year is what the calendar says in a year of UTC.
+func (c *Calendar) year(year int) []stretch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, known := c.years[year]
+	if !known {
+		if len(c.years) >= mostYears {
+			clear(c.years)
+		}
+		from, until := yearOf(year), yearOf(year+1)
+		var on, except []span
+		for _, e := range c.entries {
+			to := &on
+			if e.except {
+				to = &except
+			}
+			e.spans(from, until, func(s span) { *to = append(*to, s) })
+		}
+		all = stretches(from, until, flat(on), flat(except))
+		c.years[year] = all
+	}
+	return all
+}
+
+func yearOf(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// flat cuts spans so that none covers another: what has begun first says what the time is called.
+func flat(all []span) (cut []span) {
+	slices.SortStableFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	// What is cut off behind one waits for its end; its place among the others stays.
+	for len(all) > 0 {
+		one := all[0]
+		all = all[1:]
+		if n := len(cut); n > 0 && one.from.Before(cut[n-1].until) {
+			one.from = cut[n-1].until
+		}
+		if one.from.Before(one.until) {
+			cut = append(cut, one)
+		}
+	}
+	return cut
+}
+
+// stretches divide a time: on where one of the spans is, and no exception.
+func stretches(from, until time.Time, on, except []span) (all []stretch) {
+	cuts := []time.Time{from, until}
+	for _, s := range slices.Concat(on, except) {
+		for _, at := range []time.Time{s.from, s.until} {
+			if at.After(from) && at.Before(until) {
+				cuts = append(cuts, at)
+			}
+		}
+	}
+	slices.SortFunc(cuts, time.Time.Compare)
+	for i, begin := range cuts[:len(cuts)-1] {
+		s := stretch{from: begin, until: cuts[i+1]}
+		if s.from.Equal(s.until) {
+			continue
+		}
+		if by, is := at(except, begin); is {
+			s.name = by.name
+		} else if by, is := at(on, begin); is {
+			s.on, s.name = true, by.name
+		}
+		if n := len(all) - 1; n >= 0 && all[n].alike(s) {
+			all[n].until = s.until
+		} else {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// at is the span that a moment is in.
+func at(all []span, moment time.Time) (span, bool) {
+	i, found := slices.BinarySearchFunc(all, moment, func(s span, t time.Time) int { return s.from.Compare(t) })
+	if !found {
+		i--
+	}
+	if i < 0 || !moment.Before(all[i].until) {
+		return span{}, false
+	}
+	return all[i], true
+}
+
+func (s stretch) alike(t stretch) bool { return s.on == t.on && s.name == t.name }
+
+// At says whether the calendar has a moment, what that time is called there, and until when it says the same. A time that it does not
+// have has a name where an exception takes it away.
+func (c *Calendar) At(moment time.Time) (on bool, name string, until time.Time) {
+	year := moment.UTC().Year()
+	all := c.year(year)
+	here := all[index(all, moment)]
+	for range mostAhead {
+		if !here.until.Equal(yearOf(year + 1)) {
+			break
+		}
+		year++
+		next := c.year(year)[0]
+		if !next.alike(here) {
+			break
+		}
+		here.until = next.until
+	}
+	return here.on, here.name, here.until
+}
+
+// index is that of the stretch of a year that a moment is in.
+func index(all []stretch, moment time.Time) int {
+	i, found := slices.BinarySearchFunc(all, moment, func(s stretch, t time.Time) int { return s.from.Compare(t) })
+	if found {
+		return i
+	}
+	return i - 1
+}
+
+// Changes are the moments behind one and before another at which the calendar begins to say something else: the last most of them. The
+// calendar is not looked at before since, which is zero where they are all.
+func (c *Calendar) Changes(from, until time.Time, most int) (all []time.Time, since time.Time) {
+	oldest := until.UTC().Year() - mostBehind
+	for year := until.UTC().Year(); year >= from.UTC().Year(); year-- {
+		if year < oldest {
+			return reversed(all), yearOf(year + 1)
+		}
+		here := c.year(year)
+		for _, s := range slices.Backward(here) {
+			switch {
+			case !s.from.Before(until):
+				continue
+			case !s.from.After(from):
+				return reversed(all), time.Time{}
+			case len(all) == most:
+				return reversed(all), all[len(all)-1]
+			}
+			all = append(all, s.from)
+		}
+	}
+	return reversed(all), time.Time{}
+}
+
+func reversed(all []time.Time) []time.Time {
+	all = slices.Clone(all)
+	slices.Reverse(all)
+	return all
+}
+
+// Begins is the first time, at a moment or behind it, that the calendar has, or has not; both are zero where none is within years.
+func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
+	for end := moment.AddDate(mostAhead, 0, 0); moment.Before(end); {
+		is, _, next := c.At(moment)
+		if is == on {
+			return moment, next
+		}
+		moment = next
+	}
+	return time.Time{}, time.Time{}
+}
+
+// Names are what the entries are called, each once, in the order of the alphabet.
+func (c *Calendar) Names() []string {
+	all := make([]string, len(c.entries))
+	for i, e := range c.entries {
+		all[i] = e.name
+	}
+	slices.SortFunc(all, cmp.Compare)
+	return slices.Compact(all)
+}
