@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), access_tokens_revoke_made(), connector_secrets_audit(), users_revoke_tokens(),
+    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), access_tokens_revoke_made(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -96,7 +96,7 @@ GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double pre
 GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid[], integer), moves.advance(uuid, integer),
     moves.abandon(jsonb, interval, integer, boolean, integer[]),
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
-    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
+    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.keep_audit(interval, integer), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
     moves.forget_workers(integer), moves.owner_has_room(integer) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;

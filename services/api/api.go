@@ -41,14 +41,15 @@ const (
 
 // API is the service.
 type API struct {
-	config  Config
-	pool    *pgxpool.Pool
-	ring    *secret.Ring
-	limiter *limiter
-	metrics *metrics
-	log     *slog.Logger
-	huma    huma.API
-	mux     *http.ServeMux
+	config    Config
+	pool      *pgxpool.Pool
+	ring      *secret.Ring
+	limiter   *limiter
+	strangers strangers
+	metrics   *metrics
+	log       *slog.Logger
+	huma      huma.API
+	mux       *http.ServeMux
 }
 
 // Run serves until ctx ends; it returns nil on a clean stop. Postgres may be away, at the start too: then it answers 503.
@@ -81,8 +82,8 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		return nil, err
 	}
 	a := &API{
-		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), metrics: newMetrics(process.Metrics),
-		log: process.Log.With("service", "api"), mux: http.NewServeMux(),
+		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst),
+		metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()
 	a.huma = humago.New(a.mux, document())
@@ -182,13 +183,18 @@ func requestOf(ctx context.Context) identity.Request {
 	return request
 }
 
+func served(of identity.Request) dbgen.ServeParams {
+	groups, change, create := of.GroupSettings()
+	return dbgen.ServeParams{Request: of.Setting(), Groups: groups, ChangeGroups: change, CreateGroups: create}
+}
+
 // in does the work of a request in one transaction that says whom it serves.
 func (a *API) in(ctx context.Context, work func(ctx context.Context, q *dbgen.Queries) error) error {
 	bounds := postgres.Bounds{Lock: lockTimeout, Statement: statementTimeout, Idle: statementTimeout}
 	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
 			q := dbgen.New(tx)
-			if err := q.Serve(ctx, requestOf(ctx).Setting()); err != nil {
+			if err := q.Serve(ctx, served(requestOf(ctx))); err != nil {
 				return err
 			}
 			return work(ctx, q)

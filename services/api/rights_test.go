@@ -175,6 +175,9 @@ func TestATokenMakesNoneThatMayMore(t *testing.T) {
 	require.Equal(t, 201, made.status, made.text)
 	mine := caller{w, made.body["token"].(string)}
 	require.Equal(t, "user", mine.get("/me")["role"])
+	over := me.do("POST", "/tokens", map[string]any{"scopes": []string{"read"}, "expires_at": "2001-01-01T00:00:00Z"})
+	me.refused(422, "invalid", over)
+	require.Contains(t, over.text, "body.expires_at")
 	for _, body := range []map[string]any{
 		{"scopes": []string{"operate"}}, {"scopes": []string{"read"}, "role": "superadmin"}, {"scopes": []string{"read"}, "user_id": 8},
 	} {
