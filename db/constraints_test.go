@@ -152,6 +152,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"users_role_known":               {"", `INSERT INTO users VALUES (1, 'root')`},
 	"group_members_user_id_positive": {"", `INSERT INTO group_members VALUES (0, 'g')`},
 	"group_members_group_id_form":    {"", `INSERT INTO group_members VALUES (1, 'a b')`},
+	"request_keys_key_length":        {"", `INSERT INTO request_keys (user_id, key, asked) VALUES (1, '', '')`},
+	"request_keys_done_length":       {"", `INSERT INTO request_keys (user_id, key, asked, done) VALUES (1, 'k', '', repeat('x', 201))`},
 	"access_tokens_user_id_positive": {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (0, 'user', '{read}', sha256(''), 'x')`},
 	"access_tokens_name_length":      {"", `INSERT INTO access_tokens (name, user_id, role, scopes, secret_sha256, created_by) VALUES (repeat('x', 201), 1, 'user', '{read}', sha256(''), 'x')`},
 	"access_tokens_role_known":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'root', '{read}', sha256(''), 'x')`},

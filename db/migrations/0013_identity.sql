@@ -46,6 +46,8 @@ CREATE TABLE access_tokens (
 );
 -- Tokens: those of a user.
 CREATE INDEX access_tokens_user ON access_tokens (user_id, id);
+-- keep_audit: those that are over for long.
+CREATE INDEX access_tokens_over ON access_tokens (least(revoked_at, expires_at));
 -- Tokens: those that one has made.
 CREATE INDEX access_tokens_made_with ON access_tokens (made_with) WHERE made_with IS NOT NULL;
 
@@ -64,6 +66,17 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER access_tokens_revoked AFTER UPDATE OF revoked_at ON access_tokens FOR EACH ROW
     WHEN (OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL) EXECUTE FUNCTION access_tokens_revoke_made();
+
+-- A token that was revoked stays so, since then.
+-- +goose StatementBegin
+CREATE FUNCTION access_tokens_stay_revoked() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'token % was revoked at %, and stays so', OLD.id, OLD.revoked_at
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_revoked_once', HINT = 'Make another token.';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER access_tokens_revoked_once BEFORE UPDATE OF revoked_at ON access_tokens FOR EACH ROW
+    WHEN (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) EXECUTE FUNCTION access_tokens_stay_revoked();
 
 -- What was said of a user is taken back: their tokens, which counted as it said, count no more.
 -- +goose StatementBegin
@@ -107,6 +120,22 @@ CREATE TABLE audit (
 );
 -- Audit: what was done to a connector, the latest first.
 CREATE INDEX audit_connector ON audit (connector_id, id);
+
+-- What was asked with an Idempotency-Key, and what has come of it, so that it is not done again. It is kept for a day.
+CREATE TABLE request_keys (
+    user_id integer,
+    key     text CONSTRAINT request_keys_key_length CHECK (length(key) BETWEEN 1 AND 200),
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- SHA-256 of the request.
+    asked   bytea NOT NULL,
+    -- What the answer is made of once more: a number, a time.
+    done    text NOT NULL DEFAULT '' CONSTRAINT request_keys_done_length CHECK (length(done) <= 200),
+    PRIMARY KEY (user_id, key)
+);
+-- keep_audit: those that are too old.
+CREATE INDEX request_keys_at ON request_keys (at);
+-- begin_request: those that a user has too many of.
+CREATE INDEX request_keys_of ON request_keys (user_id, at);
 
 -- What fingerprints are made with, so that nobody finds a short secret by trying.
 CREATE TABLE audit_key (
@@ -177,7 +206,36 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A configuration with fingerprints for secrets: envelopes, values of keys that look secret, what URLs and connection strings carry.
+-- Whether a name is one of a secret: internal/masks has the same words.
+-- +goose StatementBegin
+CREATE FUNCTION moves.is_secret_name(name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT lower(left(name, 200)) ~ '(token|secret|password|passwd|passphrase|credential|apikey|privatekey|accesskey|accountkey|sharedkey|signingkey|encryptionkey|authorization|cookie|service_?account)'
+        OR lower(regexp_replace(left(name, 200), '([^A-Z])([A-Z])', '\1 \2', 'g')) ~ '(^|[^a-z])(keys?|sig|signature|pwd|pass|auth|jwt|bearer|pin|otp)([^a-z]|$)'
+$$;
+-- +goose StatementEnd
+
+-- Whether what an object has under a key is a secret: by the key's name, or by the name that stands beside it, as in {"name": "password", "value": …}.
+-- +goose StatementBegin
+CREATE FUNCTION moves.is_secret_in(of jsonb, key text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT moves.is_secret_name(key) OR (lower(key) IN ('value', 'values') AND EXISTS (SELECT FROM jsonb_each_text(of) n
+        WHERE lower(n.key) IN ('name', 'header', 'id', 'field') AND moves.is_secret_name(n.value)))
+$$;
+-- +goose StatementEnd
+
+-- Whether a text has a secret that is known by its form: a header, a key, a token of an issuer that marks its own, a flag of a command line.
+-- +goose StatementBegin
+CREATE FUNCTION moves.is_secret_text(plain text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+    SELECT plain ~* '(^|[^a-z])(bearer|basic)[[:space:]:="\\]+[a-z0-9._~+/=-]{6}' OR plain ~* '(authorization|cookie)["\\]*[[:space:]]*[=:]' OR plain ~* '--[- +a-z]*private[ +]key'
+        OR plain ~ '(^|[^A-Za-z0-9])(gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|ya29\.|ems_[0-9]+_|eyJ[A-Za-z0-9_-]{6,}\.)[A-Za-z0-9_.-]{10}'
+        OR plain ~ '(^|[[:space:]"''])(-u|-U|--user|--proxy-user)[[:space:]=]*["'']?[^[:space:]:"''-][^[:space:]:"'']*:[^[:space:]/]'
+        OR plain ~* '(^|[[:space:]"''])--?[a-z-]*(password|passwd|passphrase|token|secret|key)[a-z-]*["'']?[[:space:]]+[^[:space:]-]'
+$$;
+-- +goose StatementEnd
+
+-- A configuration with fingerprints for secrets: envelopes, values of keys that look secret, what URLs and connection strings carry, texts that have others.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fingerprinted(value jsonb, is_secret boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql STABLE AS $$
@@ -186,13 +244,13 @@ DECLARE
 BEGIN
     CASE jsonb_typeof(value)
     WHEN 'object' THEN
-        RETURN coalesce((SELECT jsonb_object_agg(k.key, moves.fingerprinted(k.value, is_secret OR lower(k.key)
-            ~ '(token|secret|password|passwd|passphrase|credential|apikey|authorization|cookie|service_?account)'
-            OR lower(regexp_replace(k.key, '([^A-Z])([A-Z])', '\1 \2', 'g')) ~ '(^|[^a-z])(keys?|sig|signature|pwd|pass|auth|jwt|bearer|pin|otp)([^a-z]|$)'))
-            FROM jsonb_each(value) k), '{}');
+        RETURN coalesce((SELECT jsonb_object_agg(k.key, moves.fingerprinted(k.value, is_secret OR moves.is_secret_in(fingerprinted.value, k.key))) FROM jsonb_each(fingerprinted.value) k), '{}');
     WHEN 'array' THEN
-        RETURN coalesce((SELECT jsonb_agg(moves.fingerprinted(e.value, is_secret) ORDER BY e.ordinality)
-            FROM jsonb_array_elements(value) WITH ORDINALITY e), '[]');
+        -- As in ["X-Api-Key", …], and in ["--password", …].
+        RETURN coalesce((SELECT jsonb_agg(moves.fingerprinted(e.value, is_secret OR coalesce((e.before LIKE '-%' OR jsonb_array_length(fingerprinted.value) = 2)
+                AND moves.is_secret_name(e.before), false)) ORDER BY e.ordinality)
+            FROM (SELECT a.value, a.ordinality, CASE WHEN jsonb_typeof(lag(a.value) OVER w) = 'string' THEN lag(a.value) OVER w #>> '{}' END AS before
+                FROM jsonb_array_elements(fingerprinted.value) WITH ORDINALITY a WINDOW w AS (ORDER BY a.ordinality)) e), '[]');
     WHEN 'string' THEN
         plain := value #>> '{}';
     WHEN 'number' THEN
@@ -203,7 +261,7 @@ BEGIN
     ELSE
         RETURN value;
     END CASE;
-    IF is_secret OR plain LIKE 'enc:v1:%' THEN
+    IF is_secret OR plain LIKE 'enc:v1:%' OR moves.is_secret_text(plain) THEN
         RETURN to_jsonb(moves.fingerprint(plain));
     END IF;
     plain := translate(plain, chr(1) || chr(2), '');
@@ -211,8 +269,30 @@ BEGIN
         SELECT string_agg(CASE WHEN w.word[1] LIKE '%//%' THEN moves.fingerprinted_url(w.word[1]) ELSE w.word[1] END, '' ORDER BY w.place) INTO plain
         FROM regexp_matches(plain, '[[:space:]]+|[^[:space:]]+', 'g') WITH ORDINALITY w(word, place);
     END IF;
-    RETURN to_jsonb(translate(replace(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|apikey|key|sig)[A-Za-z_-]*[[:space:]]*[=:][[:space:]]*)(''[^'']*''|"[^"]*"|[^[:space:];&,]+)',
+    RETURN to_jsonb(translate(replace(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|credential|key|sig|sess(ion)?id)[A-Za-z_-]*["''\\]*[[:space:]]*[=:][[:space:]]*)(\\*''[^'']*''|\\*"[^"]*"|[^[:space:];&,]+)',
         '\1secret', 'gi'), chr(1), 'secret:'), chr(2), ''));
+END $$;
+-- +goose StatementEnd
+
+-- What the audit keeps of a configuration: the fields that are not those of another one. Of what is longer than 2 KiB, and of all of them where they are longer than
+-- 8 KiB together, a fingerprint and how long it is.
+-- +goose StatementBegin
+CREATE FUNCTION moves.kept_config(of jsonb, from_ jsonb) RETURNS jsonb
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    kept jsonb;
+BEGIN
+    IF jsonb_typeof(of) <> 'object' THEN
+        RETURN moves.fingerprinted(of);
+    END IF;
+    SELECT coalesce(jsonb_object_agg(k.key, CASE WHEN octet_length(k.value::text) > 2048 THEN to_jsonb(format('%s, %s bytes', moves.fingerprint(k.value::text), octet_length(k.value::text)))
+        ELSE moves.fingerprinted(k.value, moves.is_secret_in(of, k.key)) END), '{}') INTO kept
+    FROM jsonb_each(of) k
+    WHERE coalesce(jsonb_typeof(from_), '') <> 'object' OR k.value IS DISTINCT FROM from_ -> k.key;
+    IF octet_length(kept::text) > 8192 THEN
+        RETURN to_jsonb(format('%s, %s bytes', moves.fingerprint(of::text), octet_length(of::text)));
+    END IF;
+    RETURN kept;
 END $$;
 -- +goose StatementEnd
 
@@ -220,7 +300,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.differing(of jsonb, from_ jsonb) RETURNS jsonb
     LANGUAGE sql STABLE AS $$
-    SELECT coalesce(jsonb_object_agg(k.key, CASE k.key WHEN 'config' THEN moves.fingerprinted(k.value) ELSE k.value END), '{}')
+    SELECT coalesce(jsonb_object_agg(k.key, CASE k.key WHEN 'config' THEN moves.kept_config(k.value, from_ -> 'config') ELSE k.value END), '{}')
     FROM jsonb_each(of) k
     WHERE of IS NOT NULL AND (from_ IS NULL OR k.value IS DISTINCT FROM from_ -> k.key)
 $$;
@@ -318,8 +398,11 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER access_tokens_audit AFTER INSERT OR UPDATE OR DELETE ON access_tokens
+CREATE TRIGGER access_tokens_audit AFTER INSERT OR UPDATE ON access_tokens
     FOR EACH ROW EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
+-- But of keep_audit, which removes what is over for long. No role deletes a token.
+CREATE TRIGGER access_tokens_audit_deleted AFTER DELETE ON access_tokens FOR EACH ROW
+    WHEN (current_setting('echomind.keeping', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
 CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', 'user_id', '{}');
 CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', 'name', '{}');
@@ -332,10 +415,12 @@ CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'the audit is appended to: an entry is neither edited nor removed'
         USING ERRCODE = 'check_violation', CONSTRAINT = 'audit_appended_only',
-            HINT = 'The schema''s owner drops old entries with this trigger switched off.';
+            HINT = 'Old entries go by moves.keep_audit.';
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_refuse();
+-- No role deletes an entry, so that nobody but the schema's owner gains by the setting.
+CREATE TRIGGER audit_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON audit FOR EACH STATEMENT
+    WHEN (current_setting('echomind.keeping', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION audit_refuse();
 
 -- What services/api may see and change. It reads and writes connectors by these views alone: it has no right to the tables below them.
 -- Each request says in echomind.request, which ends with its transaction, whom it serves; without that nothing is seen.
@@ -353,12 +438,10 @@ CREATE FUNCTION api.open_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELEC
 CREATE FUNCTION api.job_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
     WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{user,group,org}' ELSE '{}' END::text[] $$;
 -- +goose StatementEnd
--- The groups that somebody is in; those that they lead; those that they are in as an administrator.
+-- The groups that somebody is in; those that they lead; those that they are in as an administrator. They are settings of their own, between commas: somebody may be in
+-- a thousand, and each row that is looked at would read all of them with the rest of the request.
 -- +goose StatementBegin
-CREATE FUNCTION api.groups(key text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN ARRAY(SELECT jsonb_array_elements_text(api.viewer() -> key));
-END $$;
+CREATE FUNCTION api.groups(key text) RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT string_to_array(coalesce(current_setting('echomind.' || key, true), ''), ',') $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
 CREATE FUNCTION api.job_types() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT coalesce(array_agg(t.name), '{}') FROM public.connector_types t WHERE t.kind = 'job' $$;
@@ -369,7 +452,7 @@ SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh
     c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
     c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
     c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
-    c.run_id, c.failure_count, c.put_off_since,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.kept_plan, c.parameters_due_at,
     api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
 FROM connectors c
@@ -410,6 +493,64 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
     r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
 FROM scheduler_runs r WHERE api.is_superadmin() OR api.sees_connector(r.connector_id);
+
+-- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
+CREATE VIEW api.evidence AS
+SELECT
+    e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
+    e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
+    e.calendar, e.calendar_use, e.condition, e.asks_condition, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
+    e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,
+    e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
+    e.waits_until, e.wait_message, e.progress_done, e.progress_total, e.progress_text,
+    e.lock_key, e.lock_asked_at, CASE WHEN api.sees_connector(e.lock_connector_id) THEN e.lock_run_id END AS lock_run_id, CASE WHEN api.sees_connector(e.lock_connector_id) THEN e.lock_connector_id END AS lock_connector_id, e.lock_expires_at,
+    e.kind, e.type_cap,
+    e.due_before, e.in_flight, e.owner_in_flight, e.owner_cap, e.has_other_owners, e.pending_before, e.fetching, e.dispatched_since, e.publish_error, e.type_publish_error
+FROM connector_evidence e WHERE api.sees_connector(e.id);
+
+-- The documents of a connector that somebody sees.
+CREATE VIEW api.documents AS
+SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at FROM documents d WHERE api.sees_connector(d.connector_id);
+
+-- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
+-- index alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.documents_through(connector integer, after text, look integer) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT d.source_id FROM documents d WHERE api.sees_connector(connector) AND d.connector_id = connector AND d.source_id > after
+    ORDER BY d.source_id OFFSET least(look, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- Why documents of a connector that somebody sees are failed, as internal/evidence/failures groups them. It looks at 100,000 documents, by their names.
+-- +goose StatementBegin
+CREATE FUNCTION api.failed_documents(connector integer, page integer)
+    RETURNS TABLE (reason text, documents bigint, all_documents bigint, reasons bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF api.sees_connector(connector) THEN
+        RETURN QUERY SELECT min(d.error), count(*), (sum(count(*)) OVER ())::bigint, count(*) OVER ()
+            FROM (SELECT l.status, l.error FROM documents l WHERE l.connector_id = connector ORDER BY l.source_id LIMIT 100000) d WHERE d.status = 'failed'
+            GROUP BY regexp_replace(left(d.error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
+            ORDER BY count(*) DESC, min(d.error) LIMIT page;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Locks that runs have, and that runs wait for: for administrators; which connector has one for who sees that. waiting is not counted beyond 1,000.
+CREATE VIEW api.locks AS
+SELECT k.key, l.epoch, CASE WHEN c.id IS NOT NULL THEN l.run_id END AS run_id, c.id AS connector_id, c.name AS connector_name, l.acquired_at, l.expires_at,
+    (SELECT count(*) FROM (SELECT FROM lock_waiters w WHERE w.key = k.key AND w.expires_at > (SELECT clock_timestamp()) LIMIT 1000) n)::integer AS waiting
+FROM (SELECT h.key FROM resource_locks h UNION SELECT q.key FROM lock_waiters q WHERE q.expires_at > (SELECT clock_timestamp())) k
+LEFT JOIN resource_locks l ON l.key = k.key
+LEFT JOIN connectors c ON c.id = l.connector_id AND api.sees_connector(c.id)
+WHERE api.is_admin();
+
+-- What owners may have: of oneself, and of everybody of whom nothing else is said (user 0).
+CREATE VIEW api.limits AS
+SELECT q.user_id, q.max_connectors, q.max_concurrent_syncs, q.max_documents, q.max_bytes FROM owner_quotas q
+WHERE api.is_superadmin() OR (q.user_id IN (0, api.viewer_id()) AND api.viewer_id() IS NOT NULL);
 
 -- Whether somebody sees a connector of an ownership, as api.connectors says.
 -- +goose StatementBegin
@@ -480,6 +621,9 @@ BEGIN
         OR api.rank(of_role) > api.rank(owners) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
         RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
     END IF;
+    IF until <= clock_timestamp() THEN
+        RAISE EXCEPTION 'expires_at is over already' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_expires_later';
+    END IF;
     IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
         RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
     END IF;
@@ -516,6 +660,38 @@ CREATE FUNCTION api.open_runs_through(after uuid, look integer) RETURNS uuid
 $$;
 -- +goose StatementEnd
 
+-- Begins what is asked with an Idempotency-Key. again: it was done already, and done is what has come of it. A key is a user's, and good for a day; of the last
+-- 10,000, or some more. Whoever asks the same at the same time waits for the one that began.
+-- +goose StatementBegin
+CREATE FUNCTION api.begin_request(request_key text, request_asked bytea, OUT again boolean, OUT done text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    viewer integer := api.viewer_id();
+    before request_keys;
+BEGIN
+    INSERT INTO request_keys AS k (user_id, key, asked) VALUES (viewer, request_key, request_asked)
+    ON CONFLICT (user_id, key) DO UPDATE SET at = clock_timestamp(), asked = EXCLUDED.asked, done = '' WHERE k.at < clock_timestamp() - interval '24 hours';
+    again := NOT FOUND;
+    IF again THEN
+        SELECT k.* INTO before FROM request_keys k WHERE k.user_id = viewer AND k.key = request_key;
+        IF before.asked IS DISTINCT FROM request_asked THEN
+            RAISE EXCEPTION 'the key is that of another request' USING ERRCODE = 'check_violation', CONSTRAINT = 'request_keys_same';
+        END IF;
+        done := before.done;
+    ELSIF random() < 0.01 THEN
+        DELETE FROM request_keys k WHERE (k.user_id, k.key) IN (SELECT o.user_id, o.key FROM request_keys o WHERE o.user_id = viewer ORDER BY o.at DESC OFFSET 10000 LIMIT 1000);
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Says what has come of it, in the transaction that did it.
+-- +goose StatementBegin
+CREATE FUNCTION api.end_request(request_key text, request_done text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    UPDATE request_keys k SET done = request_done WHERE k.user_id = api.viewer_id() AND k.key = request_key
+$$;
+-- +goose StatementEnd
+
 -- Ends a token that the viewer sees. False: it is over already. Null: the viewer sees none.
 -- +goose StatementBegin
 CREATE FUNCTION api.revoke_token(token integer) RETURNS boolean
@@ -541,6 +717,7 @@ DROP TRIGGER connectors_noted_triggered ON connectors;
 DROP TRIGGER connectors_noted_changed ON connectors;
 DROP TRIGGER connectors_noted ON connectors;
 DROP TABLE audit_key;
+DROP TABLE request_keys;
 DROP TABLE audit;
 DROP TABLE access_tokens;
 DROP TABLE group_members;
@@ -548,13 +725,18 @@ DROP TABLE users;
 DROP TRIGGER connector_secrets_noted ON connector_secrets;
 DROP FUNCTION connector_secrets_audit();
 DROP FUNCTION access_tokens_revoke_made();
+DROP FUNCTION access_tokens_stay_revoked();
 DROP FUNCTION users_revoke_tokens();
 DROP FUNCTION audit_refuse();
 DROP FUNCTION audit_row();
 DROP FUNCTION connectors_by();
 DROP FUNCTION connectors_audit();
 DROP FUNCTION moves.differing(jsonb, jsonb);
+DROP FUNCTION moves.kept_config(jsonb, jsonb);
 DROP FUNCTION moves.fingerprinted(jsonb, boolean);
+DROP FUNCTION moves.is_secret_text(text);
+DROP FUNCTION moves.is_secret_in(jsonb, text);
+DROP FUNCTION moves.is_secret_name(text);
 DROP FUNCTION moves.fingerprinted_url(text);
 DROP FUNCTION moves.fingerprint(text);
 DROP FUNCTION moves.note_change(text, text, jsonb, jsonb, connectors, connectors);

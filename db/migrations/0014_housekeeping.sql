@@ -52,6 +52,33 @@ END $$;
 -- +goose StatementEnd
 SELECT moves.keep_ledger('1 day');
 
+-- Removes a batch each of entries of the audit that are older than the retention, of tokens that are over for as long, and of keys of requests that are older than a
+-- day. Says how many.
+-- +goose StatementBegin
+CREATE FUNCTION moves.keep_audit(retention interval, batch integer, OUT removed integer)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' SET echomind.keeping = 'on' AS $$
+DECLARE
+    oldest timestamptz := clock_timestamp() - retention;
+    more   integer;
+BEGIN
+    IF retention IS NULL OR retention < '1 day' THEN
+        RAISE EXCEPTION 'keep_audit: retention is %, must be at least 1 day', retention USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- In the order of their numbers, which is that of their times but for transactions that overlap.
+    DELETE FROM audit a WHERE a.id IN (SELECT e.id FROM (SELECT o.id, o.at FROM audit o ORDER BY o.id LIMIT batch) e WHERE e.at < oldest);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    -- One that has made others goes after them.
+    DELETE FROM access_tokens t WHERE t.id IN (SELECT o.id FROM access_tokens o WHERE least(o.revoked_at, o.expires_at) < oldest
+        AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_with = o.id) ORDER BY least(o.revoked_at, o.expires_at) LIMIT batch FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS more = ROW_COUNT;
+    removed := removed + more;
+    DELETE FROM request_keys k WHERE (k.user_id, k.key) IN (SELECT o.user_id, o.key FROM request_keys o
+        WHERE o.at < clock_timestamp() - interval '24 hours' ORDER BY o.at LIMIT batch FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS more = ROW_COUNT;
+    removed := removed + more;
+END $$;
+-- +goose StatementEnd
+
 -- Whether an open run is writing a document, of rows that are locked. Asked in a statement of its own, after the lock.
 -- +goose StatementBegin
 CREATE FUNCTION moves.is_being_written(connector integer, by uuid) RETURNS boolean
@@ -229,4 +256,5 @@ DROP FUNCTION moves.sweep_leftovers(integer, bigint, integer);
 DROP FUNCTION moves.empty_documents(bigint[], bigint);
 DROP FUNCTION moves.delete_documents(bigint[]);
 DROP FUNCTION moves.is_being_written(integer, uuid);
+DROP FUNCTION moves.keep_audit(interval, integer);
 DROP FUNCTION moves.keep_ledger(interval);

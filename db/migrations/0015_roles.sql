@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), access_tokens_revoke_made(), connector_secrets_audit(), users_revoke_tokens(),
+    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), access_tokens_revoke_made(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -62,6 +62,7 @@ GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
+GRANT SELECT ON calendars TO echomind_api;
 GRANT SELECT ON calendar_users TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
@@ -100,7 +101,7 @@ GRANT EXECUTE ON FUNCTION provider_quota_take(text, double precision, double pre
 GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid[], integer), moves.advance(uuid, integer),
     moves.abandon(jsonb, interval, integer, boolean, integer[]),
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
-    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.sweep_leftovers(integer, bigint, integer),
+    moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.keep_audit(interval, integer), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
     moves.forget_workers(integer), moves.owner_has_room(integer) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
@@ -148,8 +149,9 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA api FROM PUBLIC;
 GRANT USAGE ON SCHEMA api, moves, public TO echomind_api;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA api TO echomind_api;
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
-    moves.interval_slot(integer, timestamptz, integer, integer) TO echomind_api;
-GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens TO echomind_api;
+    moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
+GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,
+    api.documents, api.locks, api.limits TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,

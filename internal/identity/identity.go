@@ -104,22 +104,23 @@ type Request struct {
 
 // Setting is the value of echomind.request for a transaction.
 func (r Request) Setting() string {
-	given := func(all []string) []string { return append([]string{}, all...) } // never null
 	text, err := json.Marshal(struct {
-		UserID       int32    `json:"user_id"`
-		TokenID      int32    `json:"token_id,omitempty"`
-		Role         Role     `json:"role"`
-		Scopes       []Scope  `json:"scopes"`
-		Groups       []string `json:"groups"`
-		ChangeGroups []string `json:"change_groups"`
-		CreateGroups []string `json:"create_groups"`
-		RequestID    string   `json:"request_id,omitempty"`
-		Note         string   `json:"note,omitempty"`
+		UserID    int32   `json:"user_id"`
+		TokenID   int32   `json:"token_id,omitempty"`
+		Role      Role    `json:"role"`
+		Scopes    []Scope `json:"scopes"`
+		RequestID string  `json:"request_id,omitempty"`
+		Note      string  `json:"note,omitempty"`
 	}{
-		r.UserID, r.TokenID, r.Role, append([]Scope{}, r.Scopes...), given(r.Groups), given(r.ChangeGroups()), given(r.CreateGroups()), r.RequestID, r.Note,
+		r.UserID, r.TokenID, r.Role, append([]Scope{}, r.Scopes...), r.RequestID, r.Note,
 	})
 	if err != nil {
 		panic(err) // it has nothing that JSON has not
 	}
 	return string(text)
+}
+
+// GroupSettings are the values of echomind.groups, echomind.change_groups and echomind.create_groups. A group's name has no comma.
+func (r Request) GroupSettings() (groups, change, create string) {
+	return strings.Join(r.Groups, ","), strings.Join(r.ChangeGroups(), ","), strings.Join(r.CreateGroups(), ",")
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,8 +15,9 @@ import (
 // Mask stands in output where a secret is.
 const Mask = "REDACTED"
 
-var secretParts = []string{"token", "secret", "password", "passwd", "passphrase", "credential", "apikey", "authorization",
-	"cookie", "service_account", "serviceaccount"}
+// moves.is_secret_name has the same words.
+var secretParts = []string{"token", "secret", "password", "passwd", "passphrase", "credential", "apikey", "privatekey", "accesskey", "accountkey", "sharedkey",
+	"signingkey", "encryptionkey", "authorization", "cookie", "service_account", "serviceaccount"}
 
 // secretWords are too short to be looked for within others.
 var secretWords = []string{"key", "keys", "sig", "signature", "pwd", "pass", "auth", "jwt", "bearer", "pin", "otp"}
@@ -85,18 +87,24 @@ func Decode(object []byte) (any, error) {
 func Value(value any, numbers bool) any {
 	switch v := value.(type) {
 	case map[string]any:
+		named := namesSecret(v)
 		for key, inner := range v {
 			_, isFlag := inner.(bool)
 			_, isNumber := inner.(json.Number)
-			if IsSecret(key) && inner != nil && !isFlag && (numbers || !isNumber) {
+			if (IsSecret(key) || named && isValue(key)) && inner != nil && !isFlag && (numbers || !isNumber) {
 				v[key] = Mask
 			} else {
 				v[key] = Value(inner, numbers)
 			}
 		}
 	case []any:
+		before := ""
 		for i, inner := range v {
-			v[i] = Value(inner, numbers)
+			text, isText := inner.(string)
+			if v[i] = Value(inner, numbers); isText && (len(v) == 2 || strings.HasPrefix(before, "-")) && IsSecret(before) {
+				v[i] = Mask // ["X-Api-Key", …], ["--password", …]
+			}
+			before = text
 		}
 	case string:
 		if secret.IsEnvelope(v) {
@@ -107,11 +115,29 @@ func Value(value any, numbers bool) any {
 	return value
 }
 
+// namesSecret says whether an object has the name of a secret, whose value stands beside it: {"name": "password", "value": …}.
+func namesSecret(object map[string]any) bool {
+	for key, value := range object {
+		text, isText := value.(string)
+		if isText && slices.Contains([]string{"name", "header", "id", "field"}, strings.ToLower(key)) && IsSecret(text) {
+			return true
+		}
+	}
+	return false
+}
+
+func isValue(key string) bool {
+	return strings.EqualFold(key, "value") || strings.EqualFold(key, "values")
+}
+
 // URL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is. A fragment is cut off.
 func URL(text string) string { return inText(text, "") }
 
 func inText(text, fragment string) string {
-	text = secret.Pairs(text)
+	text = queries(secret.Pairs(secret.Whole(text)))
+	if at := strings.IndexAny(text, "?#"); at >= 0 { // a URL in a URL
+		text = text[:at+1] + secret.Users(text[at+1:])
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" {
 		return secret.Users(text)
@@ -126,18 +152,31 @@ func inText(text, fragment string) string {
 	if u.Fragment != "" { // where sign-ins leave their tokens
 		u.Fragment, u.RawFragment, changed = fragment, "", true
 	}
-	query := u.Query()
-	for key := range query {
-		if IsSecret(key) || slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(queryWords, word) }) {
-			query.Set(key, Mask)
-			changed = true
-		}
-	}
 	if !changed {
 		return text
 	}
-	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// query matches a parameter of a URL's query, wherever the URL is in a text, and whatever a parser makes of it.
+var query = regexp.MustCompile(`([?&;])([^\s=&;?#]{1,200})=([^\s&;#]+)`)
+
+// queries hides the values of parameters that are secrets.
+func queries(text string) string {
+	if !strings.Contains(text, "=") {
+		return text
+	}
+	return query.ReplaceAllStringFunc(text, func(pair string) string {
+		name, _, _ := strings.Cut(pair[1:], "=")
+		key, err := url.QueryUnescape(name)
+		if err != nil {
+			key = name
+		}
+		if !IsSecret(key) && !slices.ContainsFunc(words(key), func(word string) bool { return slices.Contains(queryWords, word) }) {
+			return pair
+		}
+		return pair[:1] + name + "=" + Mask
+	})
 }
 
 // tokenUsers are the schemes in whose URLs the user may be a token.

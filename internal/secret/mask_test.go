@@ -108,7 +108,7 @@ func TestWhatIsHarmlessStaysReadable(t *testing.T) {
 		"no credentials: give refresh_token, or tenant_id with client_secret", "sign with the service account's key: it is refused",
 		"max_tokens=4, authors=3, author: bob, compass: north, tokens: 12", "what? nothing # at all", "token: 12", "the pass is closed",
 		`{"service_account":{"client_email":"a@b"}}`, "write to mailto:bob@h.example", "add contoso.example/user:bob@contoso.example to it", "max_tokens: 4", "give --token or --password with it", "at 12:30 bob@h.example, 127.0.0.1:80",
-		"the tokens: they are counted", "password:\n  user: bob", "<p>the token</p>", "a:1 b@c", "https://h.example:81/a@b", "the value of a key is missing", "-----BEGIN CERTIFICATE-----\nabc",
+		"the tokens: they are counted", "password:\n  user: bob", "<p>the token</p>", "a:1 b@c", "https://h.example:81/a@b", "the value of a key is missing", "basic knowledge of the bearer tokens.", "-----BEGIN CERTIFICATE-----\nabc",
 	} {
 		require.Equal(t, text, secret.Text(text))
 	}

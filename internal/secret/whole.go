@@ -11,8 +11,11 @@ var headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cooki
 // bearer matches the value of a header whose name is missing.
 var bearer = regexp.MustCompile(`(?i)\b(bearer[\s:="'\\]+|basic[ :]+)[A-Za-z0-9._~+/=-]{6,}`)
 
+// plainWord matches a word of a sentence; tokens have digits, or capitals among their letters.
+var plainWord = regexp.MustCompile(`^[a-z]+\.?$`)
+
 // tokens are known by their beginning: JSON Web Tokens, and tokens of issuers that mark theirs so that they can be found.
-var tokens = regexp.MustCompile(`\b(?:eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+|(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|ya29\.)[A-Za-z0-9_.-]{10,})`)
+var tokens = regexp.MustCompile(`\b(?:eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+|(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|ya29\.|ems_[0-9]+_)[A-Za-z0-9_.-]{10,})`)
 
 // keys match private keys, also in a query.
 var keys = regexp.MustCompile(`(?is)-{3,}BEGIN(?:[ +a-z0-9]|%20)*PRIVATE(?:[ +]|%20)KEY(?:(?:[ +]|%20)BLOCK)?-{3,}.*?` +
@@ -28,13 +31,25 @@ var (
 // flags match flags of a command line with a value.
 var flags = regexp.MustCompile(`(?i)((?:^|[\s"'(\[,=])--?` + nameOf + `)(["']?,?\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
 
+// logins match a user with a password that a flag gives, as curl takes them.
+var logins = regexp.MustCompile(`((?:^|[\s"'(\[,=])(?:-[uU]|--(?:proxy-)?user)["']?[=,]?\s*["']?[^\s:"'-][^\s:"']*:)([^\s"'/][^\s"']*)`)
+
+// Whole returns a text without secrets that are known by their form: headers, keys, tokens, elements and flags.
+func Whole(text string) string { return wholes(text) }
+
 // wholes returns a text without secrets that extend to the end of their line, or further.
 func wholes(text string) string {
 	if strings.Contains(text, "---") {
 		text = keys.ReplaceAllString(text, Mask)
 	}
 	text = tokens.ReplaceAllString(text, Mask)
-	text = bearer.ReplaceAllString(text, "${1}"+Mask)
+	text = bearer.ReplaceAllStringFunc(text, func(value string) string {
+		at := bearer.FindStringSubmatchIndex(value)
+		if plainWord.MatchString(value[at[3]:]) && strings.HasSuffix(value[:at[3]], " ") {
+			return value // a sentence: basic knowledge, the bearer brings
+		}
+		return value[:at[3]] + Mask
+	})
 	if strings.Contains(text, "<") {
 		text = elements.ReplaceAllString(text, "${1}"+Mask)
 	}
@@ -49,6 +64,7 @@ func wholes(text string) string {
 	if !strings.Contains(text, "-") {
 		return text
 	}
+	text = logins.ReplaceAllString(text, "${1}"+Mask)
 	return flags.ReplaceAllStringFunc(text, func(flag string) string {
 		at := flags.FindStringSubmatchIndex(flag)
 		if value := flag[at[6]:]; word.MatchString(value) && strings.ToLower(value) == value {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,20 +92,9 @@ func bound(ctx context.Context, q *dbgen.Queries, p *dbgen.ListConnectorsParams)
 // mostConfigBytes is of how many bytes of configuration a page is made: secrets are masked in them.
 const mostConfigBytes = 128 << 10
 
-// within counts the connectors that fit into a page, and is at least 1 where there is any.
-func within(found []dbgen.ApiConnector) int {
-	bytes := 0
-	for i, c := range found {
-		if bytes += len(c.Config); i > 0 && bytes > mostConfigBytes {
-			return i
-		}
-	}
-	return len(found)
-}
-
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
-		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Page: in.most() + 1,
+		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID),
 	}
 	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
 		return nil, err
@@ -115,13 +105,14 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		if err != nil {
 			return err
 		}
-		found, err := q.ListConnectors(ctx, p)
+		found, more, err := filled(in.most(), mostConfigBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
+			if p.Page = rows; behind != nil {
+				p.After = behind.ID
+			}
+			return q.ListConnectors(ctx, p)
+		})
 		if err != nil {
 			return err
-		}
-		found, more := cut(found, in.most())
-		if n := within(found); n < len(found) {
-			found, more = found[:n], true
 		}
 		out.Body.Connectors = make([]Connector, len(found))
 		for i, c := range found {
@@ -159,6 +150,7 @@ func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, er
 
 // CreateConnector is what to add.
 type CreateConnector struct {
+	Once
 	Body NewConnector
 }
 
@@ -169,32 +161,41 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if err := mayCreate(ctx, q, p); err != nil {
-			return err
-		}
-		if p.ID, err = q.ReserveID(ctx); err != nil { // envelopes, and what H of a schedule stands for, are of a number
-			return err
+			return "", err
 		}
 		if err := in.Body.check(p); err != nil {
-			return err
+			return "", err
 		}
 		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given {
 			if p.RefreshFreqMinutes, err = a.defaultRefresh(ctx, q, p.Type); err != nil {
-				return err
+				return "", err
 			}
+		}
+		if p.ID, err = q.ReserveID(ctx); err != nil { // envelopes are of a number
+			return "", err
 		}
 		sealed := p // the transaction may be repeated
 		if err := a.seal(&sealed); err != nil {
-			return err
+			return "", err
 		}
-		if _, err := q.AddConnector(ctx, sealed); err != nil {
-			return err
+		_, err := q.AddConnector(ctx, sealed)
+		return strconv.Itoa(int(p.ID)), err
+	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
+		id, err := number(done)
+		if err == nil {
+			out, err = seen(ctx, q, id)
 		}
-		out, err = seen(ctx, q, p.ID)
 		return err
 	})
 	return out, err
+}
+
+// number is one that an answer is made of once more.
+func number(done string) (int32, error) {
+	n, err := strconv.ParseInt(done, 10, 32)
+	return int32(n), err
 }
 
 // locked locks a connector that its viewer may change; of one that the viewer may only see it says so.
@@ -314,7 +315,7 @@ func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, err
 
 // SyncConnector asks for a sync.
 type SyncConnector struct {
-	ByID
+	OnceByID
 	Body *struct {
 		AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
 		Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
@@ -340,25 +341,28 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 			p.Parameters = in.Body.Parameters
 		}
 	}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err := a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if _, err := locked(ctx, q, in.number()); err != nil {
-			return err
+			return "", err
 		}
 		at, err := q.Sync(ctx, p)
-		out.Body.ConnectorID, out.Body.TriggerRequestedAt = in.number(), at.UTC()
+		return at.UTC().Format(time.RFC3339Nano), err
+	}, func(_ context.Context, _ *dbgen.Queries, done string) (err error) {
+		out.Body.ConnectorID = in.number()
+		out.Body.TriggerRequestedAt, err = time.Parse(time.RFC3339Nano, done)
 		return err
 	})
 	return out, err
 }
 
-func (a *API) enableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
+func (a *API) enableConnector(ctx context.Context, in *OnceByID) (*OneConnector, error) {
 	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
 		_, err := q.Enable(ctx, in.number())
 		return err
 	})
 }
 
-func (a *API) disableConnector(ctx context.Context, in *ByID) (*OneConnector, error) {
+func (a *API) disableConnector(ctx context.Context, in *OnceByID) (*OneConnector, error) {
 	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
 		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.number(), Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
 		return err
@@ -367,13 +371,12 @@ func (a *API) disableConnector(ctx context.Context, in *ByID) (*OneConnector, er
 
 // switched moves a connector. That it stands so already is no error.
 func (a *API) switched(ctx context.Context, id int32, move func(context.Context, *dbgen.Queries) error) (out *OneConnector, err error) {
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if _, err := locked(ctx, q, id); err != nil {
-			return err
+			return "", err
 		}
-		if err := move(ctx, q); err != nil {
-			return err
-		}
+		return "", move(ctx, q)
+	}, func(ctx context.Context, q *dbgen.Queries, _ string) error {
 		out, err = seen(ctx, q, id)
 		return err
 	})

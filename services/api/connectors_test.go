@@ -159,3 +159,38 @@ func TestAPageOfLargeConfigurationsIsShortAndHasANext(t *testing.T) {
 	}
 	require.Equal(t, 6, seen)
 }
+
+func TestAPageOfLargeEntriesOrRunsIsShortAndHasANext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	w.exec(`INSERT INTO audit (source, login, person, action, object_id, connector_id, type, owner_id, scope, after)
+		SELECT 'sql', 'x', 'x', 'x', 'x', $1, 'web', 7, 'user', jsonb_build_object('a', repeat('x', 100000)) FROM generate_series(1, 60)`, c.id)
+	w.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version, error_message)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', now(), now() - make_interval(secs => n), now() - make_interval(secs => n), 'failed', 1, repeat('x ', 4000) FROM generate_series(1, 200) n`, c.id)
+	for path, want := range map[string]struct {
+		all  string
+		rows int
+	}{
+		fmt.Sprintf("/audit?page_size=500&connector_id=%d", c.id): {"entries", one[int](w, `SELECT count(*) FROM audit WHERE connector_id = $1`, c.id)},
+		fmt.Sprintf("/connectors/%d/runs?page_size=500", c.id):    {"runs", 201},
+		"/runs?page_size=500": {"runs", 201},
+	} {
+		seen := map[any]bool{}
+		for token, pages := "", 1; ; pages++ {
+			r := me.do("GET", path+token, nil)
+			require.Less(t, len(r.text), 1<<20, path)
+			for _, row := range r.body[want.all].([]any) {
+				seen[row.(map[string]any)["id"]] = true
+			}
+			next, more := r.body["next_page_token"].(string)
+			if !more {
+				require.Greater(t, pages, 1, path)
+				break
+			}
+			token = "&page_token=" + next
+		}
+		require.Len(t, seen, want.rows, path)
+	}
+}

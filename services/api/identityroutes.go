@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,7 +80,7 @@ func (a *API) listTypes(ctx context.Context, _ *Nothing) (*TypeList, error) {
 // Token is what is shown of a token.
 type Token struct {
 	ID         int32      `json:"id"`
-	Token      string     `json:"token,omitempty" doc:"The token itself, where it was just made."`
+	Token      string     `json:"token,omitempty" doc:"The token itself, where it was just made. It is shown this once, and not to a request that is repeated."`
 	UserID     int32      `json:"user_id"`
 	Name       string     `json:"name"`
 	Role       string     `json:"role" enum:"user,admin,superadmin"`
@@ -143,6 +144,7 @@ func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error)
 
 // NewToken is a token that is to be made.
 type NewToken struct {
+	Once
 	Body struct {
 		UserID    int32      `json:"user_id,omitempty" minimum:"1" doc:"Whose; yours, where you do not say. Only a superadmin names another."`
 		Name      string     `json:"name,omitempty" maxLength:"200" doc:"What it is for."`
@@ -170,27 +172,33 @@ func (a *API) createToken(ctx context.Context, in *NewToken) (*OneToken, error) 
 	for _, scope := range scopes {
 		p.Scopes = append(p.Scopes, string(scope))
 	}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		id, err := q.CreateToken(ctx, p)
+	var made int32
+	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		made, err = q.CreateToken(ctx, p)
+		return strconv.Itoa(int(made)), err
+	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
+		id, err := number(done)
 		if err != nil {
 			return err
 		}
-		made, err := q.GetToken(ctx, id)
-		out.Body = viewToken(made)
-		out.Body.Token = identity.Token(id, secret)
+		found, err := q.GetToken(ctx, id)
+		if out.Body = viewToken(found); id == made { // else it was shown before
+			out.Body.Token = identity.Token(id, secret)
+		}
 		return err
 	})
 	return out, err
 }
 
-func (a *API) revokeToken(ctx context.Context, in *ByID) (*OneToken, error) {
+func (a *API) revokeToken(ctx context.Context, in *OnceByID) (*OneToken, error) {
 	out := &OneToken{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if _, err := q.RevokeToken(ctx, in.number()); errors.Is(err, pgx.ErrNoRows) {
-			return problem.NotFound(fmt.Sprintf("token %d", in.number()))
-		} else if err != nil {
-			return err
+	err := a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		_, err := q.RevokeToken(ctx, in.number())
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = problem.NotFound(fmt.Sprintf("token %d", in.number()))
 		}
+		return "", err
+	}, func(ctx context.Context, q *dbgen.Queries, _ string) error {
 		revoked, err := q.GetToken(ctx, in.number())
 		out.Body = viewToken(revoked)
 		return err
@@ -239,17 +247,21 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 	if in.ConnectorID == 0 && !requestOf(ctx).Role.AtLeast(identity.Superadmin) {
 		return nil, problem.Forbidden("The whole audit is for superadmins.", "Ask for that of a connector that you see, with connector_id.")
 	}
-	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(int32(in.ConnectorID)), Page: in.most() + 1}
+	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(int32(in.ConnectorID))}
 	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
 		return nil, err
 	}
 	out := &AuditPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListAudit(ctx, p)
+		found, more, err := filled(in.most(), mostBytes, func(e dbgen.ApiAudit) int { return len(e.Before) + len(e.After) }, func(rows int32, behind *dbgen.ApiAudit) ([]dbgen.ApiAudit, error) {
+			if p.Page = rows; behind != nil {
+				p.Before = behind.ID
+			}
+			return q.ListAudit(ctx, p)
+		})
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.most())
 		out.Body.Entries = make([]Entry, len(found))
 		for i, e := range found {
 			out.Body.Entries[i] = Entry{

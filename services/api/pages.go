@@ -14,6 +14,14 @@ type Paging struct {
 	PageToken string `query:"page_token" maxLength:"500" doc:"The next_page_token of an earlier page, with the same filter."`
 }
 
+// LongPaging is Paging of what is named by texts of up to 2 KiB.
+type LongPaging struct {
+	PageSize  int64  `query:"page_size" minimum:"1" maximum:"500" default:"50" format:"int32" doc:"How many at most."`
+	PageToken string `query:"page_token" maxLength:"20000" doc:"The next_page_token of an earlier page, with the same filter."`
+}
+
+func (p LongPaging) most() int32 { return int32(p.PageSize) }
+
 func (p Paging) most() int32 { return int32(p.PageSize) }
 
 // cursor is where a page begins, and for which filter.
@@ -57,6 +65,37 @@ func place(token string, filter, into any) error {
 		return wrong
 	}
 	return nil
+}
+
+const (
+	// portion is how many rows are read at once, so that a page of large ones is not read whole before it is cut.
+	portion = 25
+	// mostBytes is of how many bytes of large columns a page is made.
+	mostBytes = 512 << 10
+)
+
+// filled reads a page in portions, each behind the last row of the one before: up to most rows, and bytes of them, but at least one row where there is any.
+func filled[T any](most int32, bytes int, size func(T) int, read func(rows int32, behind *T) ([]T, error)) (page []T, more bool, err error) {
+	for {
+		rows := min(portion, most-int32(len(page))) + 1
+		var behind *T
+		if len(page) > 0 {
+			behind = &page[len(page)-1]
+		}
+		found, err := read(rows, behind)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, row := range found {
+			if bytes -= size(row); len(page) == int(most) || len(page) > 0 && bytes < 0 {
+				return page, true, nil
+			}
+			page = append(page, row)
+		}
+		if len(found) < int(rows) {
+			return page, false, nil
+		}
+	}
 }
 
 // cut is the first most of what was found, and whether there was more.

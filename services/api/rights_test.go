@@ -93,6 +93,16 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("GET", path, nil).status
 	case identity.ConnectorRuns:
 		return c.do("GET", path+"/runs", nil).status
+	case identity.ConnectorStatus:
+		return c.do("GET", path+"/status", nil).status
+	case identity.WhyConnector:
+		return c.do("GET", path+"/why", nil).status
+	case identity.PreviewSchedule:
+		return c.do("GET", path+"/schedule/preview", nil).status
+	case identity.ListDocuments:
+		return c.do("GET", path+"/documents", nil).status
+	case identity.FailedDocuments:
+		return c.do("GET", path+"/documents/failed", nil).status
 	case identity.UpdateConnector:
 		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
 	case identity.DeleteConnector:
@@ -175,6 +185,9 @@ func TestATokenMakesNoneThatMayMore(t *testing.T) {
 	require.Equal(t, 201, made.status, made.text)
 	mine := caller{w, made.body["token"].(string)}
 	require.Equal(t, "user", mine.get("/me")["role"])
+	over := me.do("POST", "/tokens", map[string]any{"scopes": []string{"read"}, "expires_at": "2001-01-01T00:00:00Z"})
+	me.refused(422, "invalid", over)
+	require.Contains(t, over.text, "body.expires_at")
 	for _, body := range []map[string]any{
 		{"scopes": []string{"operate"}}, {"scopes": []string{"read"}, "role": "superadmin"}, {"scopes": []string{"read"}, "user_id": 8},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -75,6 +76,9 @@ func shownText(text *string) *string {
 	return &shown
 }
 
+// shown is a name or an address without what may be a secret in it.
+func shown(text string) string { return masks.URL(text) }
+
 func viewRun(r dbgen.ApiRun) SyncRun {
 	warnings := make([]string, len(r.Warnings))
 	for i, text := range r.Warnings {
@@ -133,11 +137,15 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
 			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
-		found, err := q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: in.most() + 1})
+		found, more, err := filled(in.most(), mostBytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
+			if behind != nil {
+				at = runPlace{At: behind.StartedAt, ID: behind.ID}
+			}
+			return q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: rows})
+		})
 		if err != nil {
 			return err
 		}
-		found, more := cut(found, in.most())
 		out.add(found)
 		if more {
 			last := found[len(found)-1]
@@ -146,6 +154,20 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		return nil
 	})
 	return out, err
+}
+
+// runBytes is how large what others say of a run is.
+func runBytes(r dbgen.ApiRun) int {
+	n := len(r.Parameters) + len(r.Result)
+	for _, text := range r.Warnings {
+		n += len(text)
+	}
+	for _, text := range []*string{r.ErrorMessage, r.WaitMessage, r.ProgressText} {
+		if text != nil {
+			n += len(*text)
+		}
+	}
+	return n
 }
 
 func (p *RunPage) add(found []dbgen.ApiRun) {
@@ -190,11 +212,15 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPl
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err = q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Page: in.most() + 1})
+	found, more, err := filled(in.most(), mostBytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
+		if behind != nil {
+			at.ID = behind.ID
+		}
+		return q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Page: rows})
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	found, more := cut(found, in.most())
 	switch {
 	case more:
 		next = &runPlace{ID: found[len(found)-1].ID}
@@ -207,7 +233,6 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPl
 
 // pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
 func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
-	most := in.most() + 1
 	if !at.Ended && (in.Status == "" || in.Status == "running") {
 		found, next, err = pageOfOpenRuns(ctx, q, in, at)
 		if err != nil || next != nil {
@@ -220,6 +245,13 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 	if !at.Ended {
 		at = runPlace{Ended: true, At: beginning}
 	}
+	room, bytes := in.most()-int32(len(found)), mostBytes
+	for _, r := range found {
+		bytes -= runBytes(r)
+	}
+	if room == 0 || bytes < 0 { // the page is full of open ones
+		return found, &at, nil
+	}
 	since, err := q.RunsBack(ctx, dbgen.RunsBackParams{Before: at.At, Back: lookback})
 	further := err == nil
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -228,19 +260,21 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 	if err != nil {
 		return nil, nil, err
 	}
-	ended, err := q.EndedRuns(ctx, dbgen.EndedRunsParams{
-		Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Page: most - int32(len(found)),
+	ended, more, err := filled(room, bytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
+		if behind != nil {
+			at.At, at.ID = *behind.CompletedAt, behind.ID
+		}
+		return q.EndedRuns(ctx, dbgen.EndedRunsParams{
+			Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Page: rows,
+		})
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	all, more := cut(append(found, ended...), in.most())
+	all := slices.Concat(found, ended)
 	switch {
 	case more:
-		last := all[len(all)-1]
-		if last.CompletedAt == nil { // the page is full of open ones
-			return all, &runPlace{Ended: true, At: beginning}, nil
-		}
+		last := ended[len(ended)-1]
 		return all, &runPlace{Ended: true, At: *last.CompletedAt, ID: last.ID}, nil
 	case further: // everything down to the floor was looked at
 		return all, &runPlace{Ended: true, At: since}, nil
@@ -266,6 +300,12 @@ func runOf(ctx context.Context, q *dbgen.Queries, id uuid.UUID) (dbgen.ApiRun, e
 	return found, err
 }
 
+// OnceByRun is a change of a run that is done once.
+type OnceByRun struct {
+	ByRun
+	Once
+}
+
 func (a *API) getRun(ctx context.Context, in *ByRun) (*OneRun, error) {
 	out := &OneRun{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
@@ -276,20 +316,21 @@ func (a *API) getRun(ctx context.Context, in *ByRun) (*OneRun, error) {
 	return out, err
 }
 
-func (a *API) cancelRun(ctx context.Context, in *ByRun) (*OneRun, error) {
+func (a *API) cancelRun(ctx context.Context, in *OnceByRun) (*OneRun, error) {
 	out := &OneRun{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err := a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		found, err := runOf(ctx, q, in.Run)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if _, err := locked(ctx, q, found.ConnectorID); err != nil {
-			return err
+			return "", err
 		}
-		if _, err := q.Cancel(ctx, dbgen.CancelParams{ID: in.Run, Message: fmt.Sprintf("cancelled by user %d", requestOf(ctx).UserID)}); err != nil {
-			return err
-		}
-		if found, err = runOf(ctx, q, in.Run); err != nil {
+		_, err = q.Cancel(ctx, dbgen.CancelParams{ID: in.Run, Message: fmt.Sprintf("cancelled by user %d", requestOf(ctx).UserID)})
+		return "", err
+	}, func(ctx context.Context, q *dbgen.Queries, _ string) error {
+		found, err := runOf(ctx, q, in.Run)
+		if err != nil {
 			return err
 		}
 		if found.Reason == nil || *found.Reason != "cancelled" {

@@ -110,7 +110,7 @@ func (a *API) signIn(ctx huma.Context, next func(huma.Context)) {
 		_ = huma.WriteErr(a.huma, ctx, p.Status, p.Detail, p)
 		return
 	}
-	next(huma.WithValue(ctx, requestKey, request))
+	next(withKey(huma.WithValue(ctx, requestKey, request)))
 }
 
 func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
@@ -123,16 +123,7 @@ func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
 	if err != nil {
 		return request, problem.Unauthenticated("The token is mistyped, cut, or none of this system's.")
 	}
-	hash := secret.Hash()
-	if wait := a.limiter.take(string(hash), time.Now()); wait > 0 {
-		return request, problem.TooMany(int(wait/time.Second) + 1)
-	}
-	found, err := deadline.Get(ctx.Context(), "api.sign_in", queryTimeout, func(ctx context.Context) (dbgen.AuthenticateRow, error) {
-		return dbgen.New(a.pool).Authenticate(ctx, dbgen.AuthenticateParams{ID: id, Sha256: hash})
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return request, problem.Unauthenticated("The token is unknown, has ended, or was revoked.")
-	}
+	found, err := a.holder(ctx, id, secret.Hash())
 	if err != nil {
 		return request, err
 	}
@@ -144,6 +135,30 @@ func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
 		return request, problem.Invalid("header."+headerNote, fmt.Sprintf("must have at most %d characters", maxNote))
 	}
 	return request, allowed(request.Who, ctx.Operation())
+}
+
+// holder finds out whose a token is. One that did not count lately takes of what the address it comes from may try.
+func (a *API) holder(ctx huma.Context, id int32, hash []byte) (dbgen.AuthenticateRow, error) {
+	key, address := string(hash), ctx.RemoteAddr()
+	wait, known := a.limiter.takeKnown(key, time.Now())
+	if !known {
+		wait = a.strangers.take(address, time.Now())
+	}
+	if wait > 0 {
+		return dbgen.AuthenticateRow{}, problem.TooMany(int(wait/time.Second) + 1)
+	}
+	found, err := deadline.Get(ctx.Context(), "api.sign_in", queryTimeout, func(ctx context.Context) (dbgen.AuthenticateRow, error) {
+		return dbgen.New(a.pool).Authenticate(ctx, dbgen.AuthenticateParams{ID: id, Sha256: hash})
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		a.limiter.forget(key)
+		return found, problem.Unauthenticated("The token is unknown, has ended, or was revoked.")
+	case err == nil && !known:
+		a.strangers.give(address, time.Now())
+		a.limiter.take(key, time.Now())
+	}
+	return found, err
 }
 
 func allowed(who identity.Who, operation *huma.Operation) error {

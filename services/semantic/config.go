@@ -18,6 +18,8 @@ type Config struct {
 	MaxTries int `env:"SEMANTIC_MAX_TRIES" envDefault:"5"`
 	// LedgerRetentionDays is how long the ledger keeps a run, in days; it is dropped by the week.
 	LedgerRetentionDays int `env:"LEDGER_RETENTION_DAYS" envDefault:"90"`
+	// AuditRetentionDays is how long the audit keeps an entry, in days, and for how long a token that has ended is listed.
+	AuditRetentionDays int `env:"AUDIT_RETENTION_DAYS" envDefault:"365"`
 	// LeaseSeconds is the workers' lease, in seconds: a worker that was silent for so long is lost, and so are documents that the
 	// stream did not hold for so long.
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
@@ -37,6 +39,7 @@ func (c Config) Validate() error {
 		config.AtLeast("SEMANTIC_BATCH", c.Batch, 1),
 		config.AtLeast("SEMANTIC_MAX_TRIES", c.MaxTries, 1),
 		config.AtLeast("LEDGER_RETENTION_DAYS", c.LedgerRetentionDays, 1),
+		config.AtLeast("AUDIT_RETENTION_DAYS", c.AuditRetentionDays, 1),
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
 		config.AtLeast("FOREIGN_SYNC_TIMEOUT (in minutes)", int(c.ForeignTimeout/time.Minute), 1),
 		c.Qdrant.Validate(),

@@ -114,7 +114,7 @@ func openPool(t testing.TB, url string, how ...postgres.Option) *pgxpool.Pool {
 }
 
 func (f *fixture) service(servers *connect.Servers) *Semantic {
-	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, ForeignTimeout: 6 * time.Hour, Qdrant: f.qdrant}
+	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, AuditRetentionDays: 365, ForeignTimeout: 6 * time.Hour, Qdrant: f.qdrant}
 	store := &hookedStore{PostgresStore: NewPostgresStore(servers.Pool), f: f}
 	return New(cfg, servers, &hookedEmbedder{f: f}, store, connect.NewProcess(testkit.Logger(f.t)))
 }

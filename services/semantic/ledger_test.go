@@ -92,3 +92,14 @@ func TestAReaderOfTheLedgerHoldsUpNoVerdictAndOnlyTheKeeping(t *testing.T) {
 	require.NoError(t, f.KeepLedger(ctx))
 	require.False(t, f.hasTable(old))
 }
+
+func TestTheAuditForgetsWhatIsOlderThanItsRetention(t *testing.T) {
+	f := newFixture(t)
+	f.exec(`INSERT INTO audit (at, source, login, person, action, object_id)
+		SELECT clock_timestamp() - make_interval(days => 400 - n / 100, hours => -12), 'sql', 'x', 'x', 'x', 'x' FROM generate_series(0, 6999) n`)
+	before := f.count("audit")
+	require.NoError(t, f.KeepAudit(ctx))
+	require.Equal(t, before-3500, f.count("audit"))
+	require.NoError(t, f.KeepAudit(ctx))
+	require.Equal(t, before-3500, f.count("audit"))
+}

@@ -46,6 +46,7 @@ func (s *Semantic) looks() []look {
 		{"deleted connectors", lookInterval, lookTimeout, s.SweepDeletedConnectors},
 		{"unnamed chunks", lookInterval, lookTimeout, s.SweepChunks},
 		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
+		{"audit", ledgerEvery, lookTimeout, s.KeepAudit},
 	}
 	if s.index != nil {
 		return append(all, look{"search index", lookInterval, lookTimeout, s.index.Measure})

@@ -136,6 +136,19 @@ func (s *Semantic) KeepLedger(ctx context.Context) error {
 	return errors.Join(err, forgetting)
 }
 
+// KeepAudit removes what is too old of the audit, tokens that are over for as long, and keys of requests of which a day has passed.
+func (s *Semantic) KeepAudit(ctx context.Context) error {
+	retention := time.Duration(s.config.AuditRetentionDays) * 24 * time.Hour
+	err := s.batches(ctx, 1, time.Now().Add(lookPortion), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+		removed, err := q.KeepAudit(ctx, dbgen.KeepAuditParams{Retention: retention, Batch: sweepRows})
+		return int64(removed), err
+	})
+	if err != nil && !errors.Is(err, errMore) {
+		return fmt.Errorf("keep the audit: %w", err)
+	}
+	return nil
+}
+
 // batches repeats a statement until it removes less than a batch, or its time is over.
 func (s *Semantic) batches(
 	ctx context.Context, batch int64, until time.Time, remove func(ctx context.Context, q *dbgen.Queries) (int64, error),

@@ -119,7 +119,7 @@ func (w *world) newSemantic(i int, store semantic.Store) *semantic.Semantic {
 func semanticConfig() semantic.Config {
 	// No lease: see schedulerConfig.
 	return semantic.Config{
-		Workers: 2, Batch: 64, MaxTries: maxTries, LedgerRetentionDays: 90, ForeignTimeout: 6 * time.Hour,
+		Workers: 2, Batch: 64, MaxTries: maxTries, LedgerRetentionDays: 90, AuditRetentionDays: 365, ForeignTimeout: 6 * time.Hour,
 	}
 }
 

@@ -67,9 +67,15 @@ SELECT moves.enable(@id::integer)::boolean;
 -- name: Disable :one
 SELECT moves.disable(@id::integer, @message::text)::boolean;
 
+-- name: Calendar :one
+SELECT time_zone, entries FROM calendars WHERE name = @name;
+
 -- name: IntervalSlot :one
 -- The next slot of an interval that counts from a moment.
 SELECT moves.interval_slot(@id::integer, @base::timestamptz, @minutes::integer, @spread::integer)::timestamptz AS slot;
 
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now;
+
+-- name: ConnectorStatus :one
+SELECT id, status, status_message, failure_count, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;

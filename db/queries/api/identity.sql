@@ -4,7 +4,8 @@ FROM api.authenticate(@id::integer, @sha256::bytea) a;
 
 -- name: Serve :exec
 -- Whom this transaction serves: what it sees, and what the audit says of it.
-SELECT set_config('echomind.request', @request::text, true);
+SELECT set_config('echomind.request', @request::text, true), set_config('echomind.groups', @groups::text, true),
+    set_config('echomind.change_groups', @change_groups::text, true), set_config('echomind.create_groups', @create_groups::text, true);
 
 -- name: ListTokens :many
 SELECT * FROM api.tokens
@@ -31,3 +32,9 @@ SELECT * FROM connector_types ORDER BY name LIMIT @page::integer;
 
 -- name: TypeOf :one
 SELECT * FROM connector_types WHERE name = @name;
+
+-- name: BeginRequest :one
+SELECT b.again::boolean AS again, coalesce(b.done, '')::text AS done FROM api.begin_request(@key::text, @asked::bytea) b;
+
+-- name: EndRequest :exec
+SELECT api.end_request(@key::text, @done::text);

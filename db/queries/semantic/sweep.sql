@@ -126,6 +126,9 @@ UPDATE deleted_connectors SET place = @place WHERE id = @id AND config_version =
 -- name: ForgetDeletedConnector :exec
 DELETE FROM deleted_connectors WHERE id = @id AND config_version = @config_version;
 
+-- name: KeepAudit :one
+SELECT k.removed::integer AS removed FROM moves.keep_audit(@retention::interval, @batch::integer) k(removed);
+
 -- name: KeepLedger :one
 SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.keep_ledger(@retention::interval) k;
 

@@ -43,6 +43,27 @@ func (q *Queries) Authenticate(ctx context.Context, arg AuthenticateParams) (Aut
 	return i, err
 }
 
+const beginRequest = `-- name: BeginRequest :one
+SELECT b.again::boolean AS again, coalesce(b.done, '')::text AS done FROM api.begin_request($1::text, $2::bytea) b
+`
+
+type BeginRequestParams struct {
+	Key   string
+	Asked []byte
+}
+
+type BeginRequestRow struct {
+	Again bool
+	Done  string
+}
+
+func (q *Queries) BeginRequest(ctx context.Context, arg BeginRequestParams) (BeginRequestRow, error) {
+	row := q.db.QueryRow(ctx, beginRequest, arg.Key, arg.Asked)
+	var i BeginRequestRow
+	err := row.Scan(&i.Again, &i.Done)
+	return i, err
+}
+
 const createToken = `-- name: CreateToken :one
 SELECT api.create_token($1::integer, $2::text, $3::text, $4::text[], $5::bytea, $6::timestamptz)::integer AS id
 `
@@ -68,6 +89,20 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (int32
 	var id int32
 	err := row.Scan(&id)
 	return id, err
+}
+
+const endRequest = `-- name: EndRequest :exec
+SELECT api.end_request($1::text, $2::text)
+`
+
+type EndRequestParams struct {
+	Key  string
+	Done string
+}
+
+func (q *Queries) EndRequest(ctx context.Context, arg EndRequestParams) error {
+	_, err := q.db.Exec(ctx, endRequest, arg.Key, arg.Done)
+	return err
 }
 
 const getToken = `-- name: GetToken :one
@@ -232,12 +267,25 @@ func (q *Queries) RevokeToken(ctx context.Context, id int32) (bool, error) {
 }
 
 const serve = `-- name: Serve :exec
-SELECT set_config('echomind.request', $1::text, true)
+SELECT set_config('echomind.request', $1::text, true), set_config('echomind.groups', $2::text, true),
+    set_config('echomind.change_groups', $3::text, true), set_config('echomind.create_groups', $4::text, true)
 `
 
+type ServeParams struct {
+	Request      string
+	Groups       string
+	ChangeGroups string
+	CreateGroups string
+}
+
 // Whom this transaction serves: what it sees, and what the audit says of it.
-func (q *Queries) Serve(ctx context.Context, request string) error {
-	_, err := q.db.Exec(ctx, serve, request)
+func (q *Queries) Serve(ctx context.Context, arg ServeParams) error {
+	_, err := q.db.Exec(ctx, serve,
+		arg.Request,
+		arg.Groups,
+		arg.ChangeGroups,
+		arg.CreateGroups,
+	)
 	return err
 }
 

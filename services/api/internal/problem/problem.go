@@ -107,7 +107,7 @@ func PreconditionFailed() *Problem {
 
 // TooMany is of a token that asks too often.
 func TooMany(retryAfter int) *Problem {
-	p := kind("too-many-requests", "Too many requests", 429, "This token asks more often than it may.", "Wait as long as Retry-After says.")
+	p := kind("too-many-requests", "Too many requests", 429, "This token, or the address it comes from with tokens that are not known, asks more often than it may.", "Wait as long as Retry-After says.")
 	p.retryAfter = retryAfter
 	return p
 }
@@ -129,6 +129,7 @@ func Internal(cause error) *Problem {
 // fields are what the constraints of connectors say, by the field that each is about.
 var fields = map[string]Field{
 	"connectors_name_form":           {"body.name", "must have 1 to 200 characters"},
+	"connectors_kind_stays":          {"body.type", "a source becomes no job, and a job no source"},
 	"connectors_type_known":          {"body.type", "must be a type that /api/v1/types lists"},
 	"connectors_user_id_positive":    {"body.user_id", "must be 1 or more"},
 	"connectors_scope_known":         {"body.scope", "must be user, group or org"},
@@ -147,6 +148,10 @@ var fields = map[string]Field{
 	"connectors_policies":            {"body", "a policy of slots is out of its range"},
 	"connectors_per_owner":           {"body.user_id", "has as many connectors as the quota allows"},
 	"access_tokens_expires_range":    {"body.expires_at", "must be a time before the year 9999"},
+	"access_tokens_expires_later":    {"body.expires_at", "must be in the future"},
+	"access_tokens_most":             {"body.user_id", "has 100 tokens; revoke one first"},
+	"request_keys_key_length":        {"header.Idempotency-Key", "must have 1 to 200 characters"},
+	"request_keys_same":              {"header.Idempotency-Key", "is that of another request; take a new one for each"},
 	"access_tokens_name_length":      {"body.name", "must have at most 200 characters"},
 	"access_tokens_user_id_positive": {"body.user_id", "must be 1 or more"},
 }

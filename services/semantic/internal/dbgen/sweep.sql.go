@@ -87,6 +87,22 @@ func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (int32, error)
 	return column_1, err
 }
 
+const keepAudit = `-- name: KeepAudit :one
+SELECT k.removed::integer AS removed FROM moves.keep_audit($1::interval, $2::integer) k(removed)
+`
+
+type KeepAuditParams struct {
+	Retention time.Duration
+	Batch     int32
+}
+
+func (q *Queries) KeepAudit(ctx context.Context, arg KeepAuditParams) (int32, error) {
+	row := q.db.QueryRow(ctx, keepAudit, arg.Retention, arg.Batch)
+	var removed int32
+	err := row.Scan(&removed)
+	return removed, err
+}
+
 const keepDeletedPlace = `-- name: KeepDeletedPlace :exec
 UPDATE deleted_connectors SET place = $1 WHERE id = $2 AND config_version = $3
 `

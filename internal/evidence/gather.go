@@ -9,15 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/evidence/failures"
+	"github.com/echomind/sync/internal/evidence/internal/dbgen"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/slots"
-	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 // ErrNoConnector says that there is no such connector.
@@ -25,7 +24,10 @@ var ErrNoConnector = errors.New("no such connector")
 
 const (
 	queryTimeout = 5 * time.Second
-	pastRuns     = 2
+	// streamsTimeout bounds everything that NATS is asked, seenStreamsTimeout the same within an answer of services/api.
+	streamsTimeout     = 15 * time.Second
+	seenStreamsTimeout = 3 * time.Second
+	pastRuns           = 2
 	// A worker that is between two pulls is asked for again, so that it is not taken for none.
 	subscriberLooks = 4
 	betweenLooks    = 100 * time.Millisecond
@@ -36,8 +38,35 @@ const (
 func Gather(
 	ctx context.Context, pool *pgxpool.Pool, asked *broker.Broker, away error, id int32, settings Settings,
 ) (Evidence, error) {
+	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) { return read(ctx, pool, id, settings) }, asked, away, streamsTimeout)
+	if err == nil {
+		e.Failed, e.FailedUnknown = failures.Of(ctx, pool, id)
+	}
+	return e, err
+}
+
+// Within does some work in a transaction that serves a user of services/api.
+type Within func(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error
+
+// GatherSeen is Gather for a user of services/api, who is shown what they see: of another's connector nothing, of another run that has a lock only that there is one.
+func GatherSeen(ctx context.Context, within Within, asked *broker.Broker, away error, id int32, settings Settings) (Evidence, error) {
+	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) {
+		e := Evidence{Settings: settings}
+		err := within(ctx, func(ctx context.Context, tx pgx.Tx) error { return e.fillSeen(ctx, dbgen.New(tx), id) })
+		return e, err
+	}, asked, away, seenStreamsTimeout)
+	if err == nil {
+		e.FailedUnknown = within(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+			e.Failed, err = failures.Seen(ctx, tx, id)
+			return err
+		})
+	}
+	return e, err
+}
+
+func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error, patience time.Duration) (Evidence, error) {
 	var streams Streams
-	before, err := read(ctx, pool, id, settings)
+	before, err := read(ctx)
 	if err != nil {
 		return before, err
 	}
@@ -45,14 +74,11 @@ func Gather(
 		streams.DrainingBefore = before.Connector.RunID
 	}
 	if away == nil {
-		away = askStreams(ctx, asked, before.Connector, &streams)
+		away = deadline.Do(ctx, "evidence.streams", patience, func(ctx context.Context) error { return askStreams(ctx, asked, before.Connector, &streams) })
 	}
 	streams.Unknown = away
-	after, err := read(ctx, pool, id, settings)
+	after, err := read(ctx)
 	after.Streams = streams
-	if err == nil {
-		after.Failed, after.FailedUnknown = failures.Of(ctx, pool, id)
-	}
 	return after, err
 }
 
@@ -71,23 +97,48 @@ func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err er
 	} else if err != nil {
 		return fmt.Errorf("read the connector: %w", err)
 	}
-	e.Now = e.Connector.SeenAt
+	runs, err := q.Past(ctx, dbgen.PastParams{ConnectorID: id, Page: pastRuns + 1})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	return e.rest(ctx, q, runs)
+}
+
+// fillSeen is fill by the views of schema api.
+func (e *Evidence) fillSeen(ctx context.Context, q *dbgen.Queries, id int32) error {
+	seen, err := q.SeenEvidence(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNoConnector
+	}
+	if err != nil {
+		return fmt.Errorf("read the connector: %w", err)
+	}
+	e.Connector = Connector(seen)
+	found, err := q.SeenPast(ctx, dbgen.SeenPastParams{ConnectorID: id, Page: pastRuns + 1})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	runs := make([]dbgen.PastRow, len(found))
+	for i, r := range found {
+		runs[i] = dbgen.PastRow(r)
+	}
+	return e.rest(ctx, q, runs)
+}
+
+func (e *Evidence) rest(ctx context.Context, q *dbgen.Queries, runs []dbgen.PastRow) (err error) {
+	e.Now, e.Past = e.Connector.SeenAt, nil
+	for _, r := range runs {
+		if r.Status != running && len(e.Past) < pastRuns {
+			e.Past = append(e.Past, r)
+		}
+	}
 	if name := e.Connector.Calendar; name != nil {
-		k, err := q.GetCalendar(ctx, *name)
+		k, err := q.Calendar(ctx, *name)
 		if err != nil {
 			return fmt.Errorf("read the calendar: %w", err)
 		}
 		times, err := calendars.Read(k.TimeZone, k.Entries)
 		e.Calendar, e.CalendarUnknown = &slots.Calendar{Name: *name, Use: e.Connector.CalendarUse, Times: times}, err
-	}
-	runs, err := q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: pastRuns + 1})
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
-	}
-	for _, r := range runs {
-		if r.Status != string(lifecycle.Running) && len(e.Past) < pastRuns {
-			e.Past = append(e.Past, r)
-		}
 	}
 	if e.Services, err = q.Services(ctx); err != nil {
 		return fmt.Errorf("ask who is connected: %w", err)
@@ -96,12 +147,12 @@ func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err er
 }
 
 // draining says whether the worker is done, and some of its documents are still to be stored.
-func draining(c dbgen.ConnectorEvidence) bool { return c.DrainSeq != nil && !isTrue(c.Whole) }
+func draining(c Connector) bool { return c.DrainSeq != nil && !isTrue(c.Whole) }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // askStreams asks what the connector's status makes worth asking.
-func askStreams(ctx context.Context, b *broker.Broker, c dbgen.ConnectorEvidence, s *Streams) error {
+func askStreams(ctx context.Context, b *broker.Broker, c Connector, s *Streams) error {
 	subject, err := topology.SyncSubject(c.Type)
 	if err != nil {
 		return err
@@ -111,10 +162,10 @@ func askStreams(ctx context.Context, b *broker.Broker, c dbgen.ConnectorEvidence
 		return err
 	}
 	switch c.Status {
-	case string(lifecycle.Pending):
+	case pending:
 		s.Subscribers, err = subscribers(ctx, b, topology.SyncStream, subject)
 		return err
-	case string(lifecycle.Syncing):
+	case syncing:
 		return askDocuments(ctx, b, s)
 	}
 	return nil
