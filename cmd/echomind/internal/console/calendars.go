@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/calendars"
+	"github.com/echomind/sync/internal/clock"
 )
 
 const (
