@@ -75,12 +75,12 @@ func TestWhatIsTooOldGoesABatchAtATimeAndTheRestStays(t *testing.T) {
 	b := newBase(t)
 	b.exec(`TRUNCATE request_keys`)
 	b.exec(`INSERT INTO audit (at, source, login, person, action, object_id) SELECT clock_timestamp() - make_interval(days => 40 - n, hours => -12), 'sql', 'x', 'x', 'x', n::text FROM generate_series(1, 20) n`)
-	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at, revoked_at, made_with) VALUES
-		(7, 'user', '{read}', sha256('1'), 'x', NULL, clock_timestamp() - interval '31 days', NULL), (7, 'user', '{read}', sha256('2'), 'x', clock_timestamp() - interval '31 days', NULL, 1),
-		(7, 'user', '{read}', sha256('3'), 'x', NULL, NULL, NULL), (7, 'user', '{read}', sha256('4'), 'x', clock_timestamp() - interval '1 day', NULL, NULL)`)
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at, revoked_at, made_through) VALUES
+		(7, 'user', '{read}', sha256('1'), 'x', NULL, clock_timestamp() - interval '31 days', '{}'), (7, 'user', '{read}', sha256('2'), 'x', NULL, NULL, '{1}'),
+		(7, 'user', '{read}', sha256('3'), 'x', NULL, NULL, '{}'), (7, 'user', '{read}', sha256('4'), 'x', clock_timestamp() - interval '1 day', NULL, '{}')`)
 	b.exec(`INSERT INTO request_keys (user_id, key, at, asked) SELECT 7, n::text, clock_timestamp() - make_interval(hours => n), '' FROM generate_series(20, 27) n`)
 	entries := one[int](b, `SELECT count(*) FROM audit`)
-	b.moves("9", `SELECT moves.keep_audit('30 days', 4)`) // of the first there is one that made another
+	b.moves("10", `SELECT moves.keep_audit('30 days', 4)`) // of the first there is one that was made through another
 	for one[int](b, `SELECT moves.keep_audit('30 days', 4)`) > 0 {
 	}
 	if left := one[string](b, `SELECT concat_ws(' ', (SELECT count(*) FROM audit), (SELECT string_agg(id::text, ',' ORDER BY id) FROM access_tokens), (SELECT string_agg(key, ',' ORDER BY key) FROM request_keys))`); left !=

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -264,6 +265,50 @@ func TestWhatAConnectorWasIsForWhoSawItThenAndSeesItNow(t *testing.T) {
 	change("given", map[string]any{"scope": "user", "user_id": 9})
 	require.Empty(t, shown(owner))
 	require.Len(t, shown(super), 6)
+}
+
+// What a run of a private time says is for who saw it then: its owner, and superadmins.
+func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other, super := w.as(8, identity.User), w.as(7, identity.User), w.as(1, identity.Superadmin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 8) RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	var runs []uuid.UUID
+	run := func() {
+		w.exec(`SELECT moves.trigger_sync($1)`, id)
+		runs = append(runs, movestest.Claim(w, w.conn, id))
+		require.Equal(t, 200, super.do("POST", "/runs/"+runs[len(runs)-1].String()+"/cancel", nil).status)
+	}
+	sees := func(c caller, want ...int) {
+		t.Helper()
+		for _, list := range []string{path + "/runs", "/runs"} {
+			r := c.do("GET", list, nil)
+			for n, id := range runs {
+				require.Equal(t, slices.Contains(want, n), strings.Contains(r.text, id.String()), "%s: run %d", list, n)
+				require.Equal(t, slices.Contains(want, n), c.do("GET", "/runs/"+id.String(), nil).status == 200, "run %d", n)
+			}
+		}
+	}
+	change := func(body map[string]any) {
+		require.Equal(t, 200, super.do("PATCH", path, body, "If-Match", "*").status)
+	}
+	run()
+	sees(owner, 0)
+	sees(other)
+	change(map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	run()
+	change(map[string]any{"config": map[string]any{"url": "https://open.example/b"}})
+	run()
+	sees(owner, 0, 1, 2)
+	sees(other, 1, 2)
+	change(map[string]any{"user_id": 7})
+	run()
+	sees(owner, 3)
+	sees(other, 3)
+	sees(super, 0, 1, 2, 3)
+	w.exec(`DELETE FROM connectors`)
+	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
 }
 
 // A token that ends makes none that outlives it, and takes those along that it has made.
