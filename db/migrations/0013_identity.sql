@@ -503,11 +503,21 @@ FROM connectors c
 WHERE api.creates(c.type, c.user_id, c.scope, c.scope_id)
 WITH CASCADED CHECK OPTION;
 
+-- Whether somebody sees a connector of an ownership, as api.connectors says.
+-- +goose StatementBegin
+CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
+        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
+END $$;
+-- +goose StatementEnd
+
 -- Whether somebody sees a connector that is there: asked of one row after the other, never of all connectors at once.
 -- +goose StatementBegin
-CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM api.connectors c WHERE c.id = connector);
+    RETURN EXISTS (SELECT FROM connectors c WHERE c.id = connector AND api.sees(c.type, c.user_id, c.scope, c.scope_id));
 END $$;
 -- +goose StatementEnd
 
@@ -519,15 +529,6 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
-
--- Whether somebody sees a connector of an ownership, as api.connectors says.
--- +goose StatementBegin
-CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
-        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
-END $$;
--- +goose StatementEnd
 
 -- What was done to a connector is for who sees it now, and saw it before and after. That of deleted ones is for who sees everything.
 CREATE VIEW api.audit AS

@@ -220,8 +220,8 @@ type Entry struct {
 	Action      string    `json:"action"`
 	ObjectID    string    `json:"object_id"`
 	ConnectorID *int32    `json:"connector_id"`
-	Before      Object    `json:"before" doc:"Of a change what has changed. Secrets are fingerprints."`
-	After       Object    `json:"after"`
+	Before      Object    `json:"before" nullable:"true" doc:"Of a change what has changed. Secrets are fingerprints."`
+	After       Object    `json:"after" nullable:"true"`
 }
 
 // AuditFilter is what may be asked of the audit.

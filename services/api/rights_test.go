@@ -311,6 +311,62 @@ func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
 	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
 }
 
+// Who may change somebody else's connector, and changes nothing, leaves no trace that would have to be in the audit.
+func TestAChangeOfNothingIsSignedByNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO group_members VALUES (8, 'g', true)`)
+	lead := w.as(8, identity.User)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id, config) VALUES ('x', 'web', 9, 'group', 'g', '{"url": "https://a.example/", "n": 1}') RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	before, entries := lead.do("GET", path, nil), one[int](w, `SELECT count(*) FROM audit`)
+	for _, body := range []any{map[string]any{}, map[string]any{"name": "x", "scope": "group"}, `{"config":{ "n":1,"url":"https://a.example/"}}`} {
+		r := lead.do("PATCH", path, body, "If-Match", before.header.Get("ETag"))
+		require.Equal(t, 200, r.status, r.text)
+		require.Equal(t, before.header.Get("ETag"), r.header.Get("ETag"))
+		require.Equal(t, before.body, r.body)
+	}
+	require.Equal(t, entries, one[int](w, `SELECT count(*) FROM audit`))
+	changed := lead.do("PATCH", path, `{"config":{"n":2,"url":"https://a.example/"}}`, "If-Match", before.header.Get("ETag"))
+	require.Equal(t, "user 8", changed.body["updated_by"], changed.text)
+	require.NotEqual(t, before.header.Get("ETag"), changed.header.Get("ETag"))
+	require.Equal(t, entries+1, one[int](w, `SELECT count(*) FROM audit`))
+}
+
+// A token that may change and not read is not shown what was there.
+func TestATokenThatDoesNotReadIsShownNoConfiguration(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'word_count', 7, '{"url": "https://intranet.example/"}') RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	operates, writes, reads := w.as(7, identity.Superadmin, identity.Operate), w.as(7, identity.Superadmin, identity.Write), w.as(7, identity.Superadmin, identity.Operate, identity.Read)
+	require.Equal(t, 202, operates.do("POST", path+"/sync", `{"parameters":{"x":"intranet"}}`).status)
+	for _, r := range []reply{operates.do("POST", path+"/enable", nil), writes.do("PATCH", path, `{}`, "If-Match", "*")} {
+		require.Equal(t, 200, r.status, r.text)
+		require.NotContains(t, r.text, "intranet")
+	}
+	require.Contains(t, reads.do("POST", path+"/enable", nil).text, "intranet.example")
+	run := movestest.Claim(w, w.conn, id)
+	r := operates.do("POST", "/runs/"+run.String()+"/cancel", nil)
+	require.Equal(t, 200, r.status, r.text)
+	require.NotContains(t, r.text, "intranet")
+}
+
+// What stands for a secret in our answers is no secret.
+func TestParametersThatWereCopiedFromAnAnswerAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	job := w.something(identity.Ownership{UserID: 7, Scope: "user", System: true})
+	super := w.as(1, identity.Superadmin)
+	path := fmt.Sprintf("/connectors/%d/sync", job.id)
+	for _, parameters := range []string{`{"password":"REDACTED"}`, `{"deep":[{"url":"https://REDACTED@h"}]}`, `[1]`, `"x"`} {
+		super.refused(422, "invalid", super.do("POST", path, `{"parameters":`+parameters+`}`))
+	}
+	require.Equal(t, 202, super.do("POST", path, `{"parameters":{"password":"new"}}`).status)
+}
+
 // A token that ends makes none that outlives it, and takes those along that it has made.
 func TestAChildOfATokenIsOverWithIt(t *testing.T) {
 	t.Parallel()

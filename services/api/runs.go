@@ -49,8 +49,8 @@ type SyncRun struct {
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
 	WaitsUntil         *time.Time `json:"waits_until"`
 	WaitMessage        *string    `json:"wait_message"`
-	Parameters         Object     `json:"parameters"`
-	Result             Object     `json:"result"`
+	Parameters         Object     `json:"parameters" nullable:"true"`
+	Result             Object     `json:"result" nullable:"true" doc:"Null, as parameters, for a token without the scope read."`
 	Warnings           []string   `json:"warnings"`
 	ProgressDone       *int64     `json:"progress_done"`
 	ProgressTotal      *int64     `json:"progress_total"`
@@ -333,6 +333,9 @@ func (a *API) cancelRun(ctx context.Context, in *OnceByRun) (*OneRun, error) {
 			return problem.Conflict("The run has ended before: "+found.Status+".", "Cancel an open run.")
 		}
 		out.Body = viewRun(found)
+		if !requestOf(ctx).Has(identity.Read) {
+			out.Body.Parameters, out.Body.Result = nil, nil
+		}
 		return nil
 	})
 	return out, err
