@@ -164,8 +164,6 @@ CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
 CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_off_since IS NOT NULL;
 -- Search: the connectors a user may read.
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
--- Lists: those of the groups that a user is in. Without it each group reads all connectors of groups; those alone pay for it.
-CREATE INDEX connectors_group ON connectors (scope_id) WHERE scope = 'group';
 
 -- The bounds of config. A CHECK reads every column at each UPDATE, and each move is one: of 64 KiB it would cost most of what a
 -- move does. A constraint trigger looks where config is written, whoever writes it.

@@ -442,7 +442,7 @@ SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh
     c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
     c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
     c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
-    c.run_id, c.failure_count, c.put_off_since,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition,
     api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
 FROM connectors c
@@ -529,6 +529,64 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
+
+-- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
+CREATE VIEW api.evidence AS
+SELECT
+    e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
+    e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
+    e.condition, e.asks_condition, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
+    e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,
+    e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
+    e.waits_until, e.wait_message, e.progress_done, e.progress_total, e.progress_text,
+    e.lock_key, e.lock_asked_at, CASE WHEN api.sees_connector(e.lock_connector_id) THEN e.lock_run_id END AS lock_run_id, CASE WHEN api.sees_connector(e.lock_connector_id) THEN e.lock_connector_id END AS lock_connector_id, e.lock_expires_at,
+    e.kind, e.type_cap,
+    e.due_before, e.in_flight, e.owner_in_flight, e.owner_cap, e.has_other_owners, e.pending_before, e.fetching, e.dispatched_since, e.publish_error, e.type_publish_error
+FROM connector_evidence e WHERE api.sees_connector(e.id);
+
+-- The documents of a connector that somebody sees.
+CREATE VIEW api.documents AS
+SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at FROM documents d WHERE api.sees_connector(d.connector_id);
+
+-- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
+-- index alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.documents_through(connector integer, after text, look integer) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT d.source_id FROM documents d WHERE api.sees_connector(connector) AND d.connector_id = connector AND d.source_id > after
+    ORDER BY d.source_id OFFSET least(look, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- Why documents of a connector that somebody sees are failed, as internal/evidence/failures groups them.
+-- +goose StatementBegin
+CREATE FUNCTION api.failed_documents(connector integer, page integer)
+    RETURNS TABLE (reason text, documents bigint, all_documents bigint, reasons bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF api.sees_connector(connector) THEN
+        RETURN QUERY SELECT min(d.error), count(*), (sum(count(*)) OVER ())::bigint, count(*) OVER ()
+            FROM documents d WHERE d.connector_id = connector AND d.status = 'failed'
+            GROUP BY regexp_replace(left(d.error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
+            ORDER BY count(*) DESC, min(d.error) LIMIT page;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Locks that runs have, and that runs wait for: for administrators; which connector has one for who sees that. waiting is not counted beyond 1,000.
+CREATE VIEW api.locks AS
+SELECT k.key, l.epoch, CASE WHEN c.id IS NOT NULL THEN l.run_id END AS run_id, c.id AS connector_id, c.name AS connector_name, l.acquired_at, l.expires_at,
+    (SELECT count(*) FROM (SELECT FROM lock_waiters w WHERE w.key = k.key AND w.expires_at > (SELECT clock_timestamp()) LIMIT 1000) n)::integer AS waiting
+FROM (SELECT h.key FROM resource_locks h UNION SELECT q.key FROM lock_waiters q WHERE q.expires_at > (SELECT clock_timestamp())) k
+LEFT JOIN resource_locks l ON l.key = k.key
+LEFT JOIN connectors c ON c.id = l.connector_id AND api.sees_connector(c.id)
+WHERE api.is_admin();
+
+-- What owners may have: of oneself, and of everybody of whom nothing else is said (user 0).
+CREATE VIEW api.limits AS
+SELECT q.user_id, q.max_connectors, q.max_concurrent_syncs, q.max_documents, q.max_bytes FROM owner_quotas q
+WHERE api.is_superadmin() OR q.user_id IN (0, api.viewer_id());
 
 -- What was done to a connector is for who sees it now, and saw it before and after. That of deleted ones is for who sees everything.
 CREATE VIEW api.audit AS

@@ -17,6 +17,11 @@ const (
 	EnableConnector  Operation = "connectors.enable"
 	DisableConnector Operation = "connectors.disable"
 	ConnectorRuns    Operation = "connectors.runs"
+	ConnectorStatus  Operation = "connectors.status"
+	WhyConnector     Operation = "connectors.why"
+	PreviewSchedule  Operation = "connectors.schedule.preview"
+	ListDocuments    Operation = "documents.list"
+	FailedDocuments  Operation = "documents.failed"
 	ListRuns         Operation = "runs.list"
 	GetRun           Operation = "runs.get"
 	CancelRun        Operation = "runs.cancel"
@@ -25,6 +30,9 @@ const (
 	CreateToken      Operation = "tokens.create"
 	RevokeToken      Operation = "tokens.revoke"
 	ListAudit        Operation = "audit.list"
+	ListLocks        Operation = "locks.list"
+	ReleaseLock      Operation = "locks.release"
+	ListLimits       Operation = "limits.list"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -61,6 +69,11 @@ var rules = map[Operation]Rule{
 	EnableConnector:  {Operate, User, ToChange},
 	DisableConnector: {Operate, User, ToChange},
 	ConnectorRuns:    {Read, User, ToSee},
+	ConnectorStatus:  {Read, User, ToSee},
+	WhyConnector:     {Read, User, ToSee},
+	PreviewSchedule:  {Read, User, ToSee},
+	ListDocuments:    {Read, User, ToSee},
+	FailedDocuments:  {Read, User, ToSee},
 	ListRuns:         {Read, User, Nothing},
 	GetRun:           {Read, User, ToSee},
 	CancelRun:        {Operate, User, ToChange},
@@ -69,6 +82,9 @@ var rules = map[Operation]Rule{
 	CreateToken:      {Write, User, Nothing},
 	RevokeToken:      {Write, User, Nothing},
 	ListAudit:        {Read, User, Nothing},
+	ListLocks:        {Read, Admin, Nothing},
+	ReleaseLock:      {Administer, Superadmin, Nothing},
+	ListLimits:       {Read, User, Nothing},
 }
 
 // Operations are all of them.

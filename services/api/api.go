@@ -46,6 +46,7 @@ type API struct {
 	ring      *secret.Ring
 	limiter   *limiter
 	strangers strangers
+	streams   *streams
 	metrics   *metrics
 	log       *slog.Logger
 	huma      huma.API
@@ -72,6 +73,7 @@ func RunAnd(ctx context.Context, cfg Config, process connect.Process, started fu
 	if err != nil {
 		return err
 	}
+	defer a.streams.close()
 	return a.serve(ctx, started)
 }
 
@@ -83,7 +85,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	}
 	a := &API{
 		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst),
-		metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
+		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()
 	a.huma = humago.New(a.mux, document())
@@ -131,6 +133,8 @@ func (a *API) routes() {
 	a.identityRoutes()
 	a.connectorRoutes()
 	a.runRoutes()
+	a.lookRoutes()
+	a.administrationRoutes()
 }
 
 const operationKey = "operation"
@@ -190,14 +194,18 @@ func served(of identity.Request) dbgen.ServeParams {
 
 // in does the work of a request in one transaction that says whom it serves.
 func (a *API) in(ctx context.Context, work func(ctx context.Context, q *dbgen.Queries) error) error {
+	return a.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error { return work(ctx, dbgen.New(tx)) })
+}
+
+// inTx is in for statements of another package.
+func (a *API) inTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
 	bounds := postgres.Bounds{Lock: lockTimeout, Statement: statementTimeout, Idle: statementTimeout}
 	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
-			q := dbgen.New(tx)
-			if err := q.Serve(ctx, served(requestOf(ctx))); err != nil {
+			if err := dbgen.New(tx).Serve(ctx, served(requestOf(ctx))); err != nil {
 				return err
 			}
-			return work(ctx, q)
+			return work(ctx, tx)
 		})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/evidence"
 	"github.com/echomind/sync/internal/secret"
 )
 
@@ -16,6 +17,8 @@ type Config struct {
 	config.Secrets
 	// Refresh is how often a new connector is synced for which nobody chose.
 	Refresh config.Refresh
+	// Scheduler is what the answer to why a connector does not run says of the scheduler.
+	Scheduler evidence.SchedulerSays
 	// Addr is where the API is served. Health and metrics have an address of their own, HTTP_ADDR.
 	Addr string `env:"API_ADDR" envDefault:":8080"`
 	// Rate is how many requests a second a token may make in the long run.

@@ -65,6 +65,13 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 			p.Config = *s.Config.Value
 		}
 	}
+	s.applySchedule(p)
+	s.MaxRetries.set(&p.MaxRetries, 5)
+	s.DeletionGuard.set(&p.DeletionGuard, true)
+}
+
+// applySchedule changes what is given of when it is due.
+func (s Settings) applySchedule(p *dbgen.AddConnectorParams) {
 	s.RefreshFreqMinutes.put(&p.RefreshFreqMinutes)
 	s.ScheduleCron.put(&p.ScheduleCron)
 	switch { // who gives one of them takes the other away
@@ -83,8 +90,6 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 	s.CatchUp.set(&p.CatchUp, "latest")
 	s.CatchUpMost.set(&p.CatchUpMost, 10)
 	s.CatchUpMinutes.put(&p.CatchUpMinutes)
-	s.MaxRetries.set(&p.MaxRetries, 5)
-	s.DeletionGuard.set(&p.DeletionGuard, true)
 }
 
 // check refuses what can never be right.

@@ -14,6 +14,14 @@ type Paging struct {
 	PageToken string `query:"page_token" maxLength:"500" doc:"The next_page_token of an earlier page, with the same filter."`
 }
 
+// LongPaging is Paging of what is named by texts of up to 2 KiB.
+type LongPaging struct {
+	PageSize  int64  `query:"page_size" minimum:"1" maximum:"500" default:"50" format:"int32" doc:"How many at most."`
+	PageToken string `query:"page_token" maxLength:"20000" doc:"The next_page_token of an earlier page, with the same filter."`
+}
+
+func (p LongPaging) most() int32 { return int32(p.PageSize) }
+
 func (p Paging) most() int32 { return int32(p.PageSize) }
 
 // cursor is where a page begins, and for which filter.

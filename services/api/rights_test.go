@@ -94,6 +94,16 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("GET", path, nil).status
 	case identity.ConnectorRuns:
 		return c.do("GET", path+"/runs", nil).status
+	case identity.ConnectorStatus:
+		return c.do("GET", path+"/status", nil).status
+	case identity.WhyConnector:
+		return c.do("GET", path+"/why", nil).status
+	case identity.PreviewSchedule:
+		return c.do("GET", path+"/schedule/preview", nil).status
+	case identity.ListDocuments:
+		return c.do("GET", path+"/documents", nil).status
+	case identity.FailedDocuments:
+		return c.do("GET", path+"/documents/failed", nil).status
 	case identity.UpdateConnector:
 		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
 	case identity.DeleteConnector:

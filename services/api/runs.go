@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -74,6 +75,9 @@ func shownText(text *string) *string {
 	shown := secret.Text(*text)
 	return &shown
 }
+
+// shown is a name or an address without what may be a secret in it.
+func shown(text string) string { return masks.URL(text) }
 
 func viewRun(r dbgen.ApiRun) SyncRun {
 	warnings := make([]string, len(r.Warnings))

@@ -85,7 +85,7 @@ func TestAJobRunsWhereItsConditionIsMetAndIsSkippedWhereNot(t *testing.T) {
 	want(s.stage, 0, `SELECT count(*)::int FROM open_runs WHERE connector_id = $1 AND dispatches > 1`, id)
 }
 
-func TestAYearOfChecksEachMinuteIsFewLinesOfTheLedger(t *testing.T) {
+func TestThreeDaysOfChecksAreFewLinesOfTheLedger(t *testing.T) {
 	s := setClock(t, utc("2026-02-02 12:00"))
 	s.counted(10)
 	s.condition("enough", enough)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package scheduler
 
 import (
@@ -51,7 +53,7 @@ func TestABatchOfLostWorkersRunsIsFoundWithoutReadingTheOthers(t *testing.T) {
 					if got != want {
 						t.Errorf("%s, statistics %s: %d rows, want %d", move, statistics, got, want)
 					}
-					if buffers > 2*mostBuffers*want+4*workers {
+					if buffers > 3*mostBuffers*want+4*workers { // the others would be hundreds of thousands
 						t.Errorf("%s, statistics %s: %d buffers for %d rows", move, statistics, buffers, got)
 					}
 				}

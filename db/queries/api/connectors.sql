@@ -73,3 +73,6 @@ SELECT moves.interval_slot(@id::integer, @base::timestamptz, @minutes::integer, 
 
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now;
+
+-- name: ConnectorStatus :one
+SELECT id, status, status_message, failure_count, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;

@@ -9,16 +9,6 @@ LIMIT @page::integer;
 -- name: GetDocument :one
 SELECT status, error, updated_at FROM documents WHERE connector_id = @connector_id AND source_id = @source_id;
 
--- name: FailedDocuments :many
--- Why documents of a connector are failed, the most frequent reason first. Reasons that differ in large numbers or addresses alone
--- are one; reason is one of them.
-SELECT min(error)::text AS reason, count(*) AS documents, sum(count(*)) OVER ()::bigint AS all_documents, count(*) OVER () AS reasons
-FROM documents
-WHERE connector_id = @connector_id AND status = 'failed' AND EXISTS (SELECT FROM connectors WHERE id = @connector_id)
-GROUP BY regexp_replace(left(error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
-ORDER BY count(*) DESC, min(error)
-LIMIT @page::integer;
-
 -- name: CountFailed :many
 SELECT connector_id, count(*) AS failed FROM documents
 WHERE connector_id = ANY(@connector_ids::integer[]) AND status = 'failed'

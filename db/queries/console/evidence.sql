@@ -1,6 +1,3 @@
--- name: Evidence :one
-SELECT * FROM connector_evidence WHERE id = @id;
-
 -- name: Services :many
 -- Who is connected to this database, by the name that each service gives itself. since and last_active are null where this
 -- user may not see them, and so is what kind of backend it is.

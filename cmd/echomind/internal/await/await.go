@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/evidence"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
@@ -108,23 +108,7 @@ func settled(r dbgen.SchedulerRun) string {
 
 // Reason is why a run has its verdict, with the error where there is one.
 func Reason(r dbgen.SchedulerRun) string {
-	var reason, message string
-	if r.Reason != nil {
-		reason = *r.Reason
-	}
-	if r.ErrorMessage != nil {
-		message = *r.ErrorMessage
-	}
-	if is(r, lifecycle.Postponed) && r.WaitsUntil != nil {
-		message = clock.Wait(message, *r.WaitsUntil, time.Now())
-	}
-	switch {
-	case strings.HasPrefix(message, reason): // "worker lost: worker lost: its lease ran out"
-		return message
-	case message == "":
-		return reason
-	}
-	return reason + ": " + message
+	return evidence.Reason(r.Reason, r.ErrorMessage, r.WaitsUntil, time.Now())
 }
 
 // Verdict follows connector id until the verdict of the first run that reads its source at or after since, which is

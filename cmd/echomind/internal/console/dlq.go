@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
+	"github.com/echomind/sync/internal/broker"
+	"github.com/echomind/sync/internal/clock"
 )
 
 const maxLetters = 10000

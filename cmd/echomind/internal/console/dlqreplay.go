@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
+	"github.com/echomind/sync/internal/broker"
 )
 
 // replayBatch is how many dead letters share a transaction per connector, and one trigger.

@@ -17,12 +17,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/broker"
+	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/masks"
 )
 

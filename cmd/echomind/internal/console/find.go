@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack"

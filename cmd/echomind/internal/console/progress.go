@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 )
 
 // progressEvery is how often a progress whose numbers alone change is written where nobody can write over it.

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/evidence/failures"
 	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/sdk/lifecycle"
 )

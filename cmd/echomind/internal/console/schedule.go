@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/internal/cron"
+	"github.com/echomind/sync/internal/foresee"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -83,31 +83,12 @@ deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, with the 
 	return c
 }
 
-// previewed is one schedule with what it does.
-type previewed struct {
-	Schedule string         `json:"schedule"`
-	TimeZone string         `json:"time_zone"`
-	Slots    []previewEntry `json:"slots"`
-	// Note says why none is due, where the connector's schedule is not the reason.
-	Note string `json:"note,omitempty"`
-	// Cut says that there are more slots than are shown.
-	Cut bool `json:"cut"`
-	// Condition is what is asked at each slot that runs here; whether it is met then, nobody knows now. Null where nothing is asked.
-	Condition *string `json:"condition"`
-}
-
-type previewEntry struct {
-	slots.Entry
-	LocalFirst string `json:"local_first"`
-	LocalLast  string `json:"local_last"`
-}
-
 type previewAnswer struct {
-	ConnectorID int32      `json:"connector_id"`
-	From        time.Time  `json:"from"`
-	Until       time.Time  `json:"until"`
-	Now         previewed  `json:"now"`
-	Set         *previewed `json:"set"`
+	ConnectorID int32             `json:"connector_id"`
+	From        time.Time         `json:"from"`
+	Until       time.Time         `json:"until"`
+	Now         foresee.Schedule  `json:"now"`
+	Set         *foresee.Schedule `json:"set"`
 }
 
 // slotPreview goes through a time.
@@ -194,26 +175,27 @@ func errorOf(err error) error {
 }
 
 // of goes through the slots of a connector; afresh where its schedule would be another from now on.
-func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (previewed, error) {
-	shown := previewed{Schedule: refresh(c), TimeZone: c.TimeZone, Condition: c.Condition, Slots: []previewEntry{}}
-	zone, err := time.LoadLocation(c.TimeZone)
-	if err != nil {
-		return shown, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", cron.ErrSchedule, c.TimeZone)
-	}
-	var entries []slots.Entry
-	if entries, shown.Note, err = p.entries(ctx, c, afresh); err != nil {
-		return shown, err
-	}
-	shown.Cut = len(entries) == mostEntries
-	for _, e := range entries {
-		e.First, e.Last = e.First.UTC(), e.Last.UTC()
-		shown.Slots = append(shown.Slots, previewEntry{e, e.First.In(zone).Format(time.RFC3339), e.Last.In(zone).Format(time.RFC3339)})
-	}
-	return shown, nil
+func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (foresee.Schedule, error) {
+	look := foresee.Look{From: p.from, Until: p.until, Past: p.past, Takes: p.takes, Most: mostEntries, IntervalSlot: p.intervalSlot}
+	return look.Of(ctx, foresee.Connector{
+		Columns: slots.Columns{
+			ID: c.ID, Cron: c.ScheduleCron, Zone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, Deadline: c.DeadlineMinutes,
+			Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, Most: c.CatchUpMost, Window: c.CatchUpMinutes,
+			Through: c.PlannedThrough, ClaimedAt: c.ClaimedAt, OverAt: c.OverAt, ClaimedFor: c.ClaimedFor, SyncedFor: c.SyncedFor,
+		},
+		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
+		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil,
+	}, refresh(c), afresh)
+}
+
+func (p *slotPreview) intervalSlot(ctx context.Context, c foresee.Connector, base time.Time) (time.Time, error) {
+	return ask(ctx, p.pool, "slot", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) {
+		return q.IntervalSlot(ctx, dbgen.IntervalSlotParams{ID: c.ID, Base: base, Minutes: *c.RefreshFreqMinutes, Spread: c.SpreadPercent})
+	})
 }
 
 func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
-	for i, shown := range []*previewed{&a.Now, a.Set} {
+	for i, shown := range []*foresee.Schedule{&a.Now, a.Set} {
 		if shown == nil {
 			continue
 		}
@@ -255,7 +237,7 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 	return nil
 }
 
-func previewRow(e previewEntry) []string {
+func previewRow(e foresee.Slot) []string {
 	const form = "Mon 2006-01-02 15:04 -07:00"
 	local, _ := time.Parse(time.RFC3339, e.LocalFirst)
 	at, utc, what := local.Format(form), e.First.Format("2006-01-02 15:04"), e.Verdict

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 )
 
 // print writes a standing for people.

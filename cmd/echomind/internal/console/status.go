@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/masks"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/internal/evidence/failures"
 	"github.com/echomind/sync/internal/postgres"
 )
 

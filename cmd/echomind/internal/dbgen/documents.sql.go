@@ -73,54 +73,6 @@ func (q *Queries) CountFound(ctx context.Context, connectorIds []int32) ([]Count
 	return items, nil
 }
 
-const failedDocuments = `-- name: FailedDocuments :many
-SELECT min(error)::text AS reason, count(*) AS documents, sum(count(*)) OVER ()::bigint AS all_documents, count(*) OVER () AS reasons
-FROM documents
-WHERE connector_id = $1 AND status = 'failed' AND EXISTS (SELECT FROM connectors WHERE id = $1)
-GROUP BY regexp_replace(left(error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
-ORDER BY count(*) DESC, min(error)
-LIMIT $2::integer
-`
-
-type FailedDocumentsParams struct {
-	ConnectorID int32
-	Page        int32
-}
-
-type FailedDocumentsRow struct {
-	Reason       string
-	Documents    int64
-	AllDocuments int64
-	Reasons      int64
-}
-
-// Why documents of a connector are failed, the most frequent reason first. Reasons that differ in large numbers or addresses alone
-// are one; reason is one of them.
-func (q *Queries) FailedDocuments(ctx context.Context, arg FailedDocumentsParams) ([]FailedDocumentsRow, error) {
-	rows, err := q.db.Query(ctx, failedDocuments, arg.ConnectorID, arg.Page)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []FailedDocumentsRow{}
-	for rows.Next() {
-		var i FailedDocumentsRow
-		if err := rows.Scan(
-			&i.Reason,
-			&i.Documents,
-			&i.AllDocuments,
-			&i.Reasons,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const getDocument = `-- name: GetDocument :one
 SELECT status, error, updated_at FROM documents WHERE connector_id = $1 AND source_id = $2
 `

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
+	"github.com/echomind/sync/internal/broker"
 )
 
 // page is how many letters' connectors are looked up at once.

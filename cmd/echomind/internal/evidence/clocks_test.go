@@ -7,8 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/evidence"
+	"github.com/echomind/sync/internal/evidence"
 )
 
 func TestWhySaysHowTheNextSlotWasDecidedWhereTheClocksChange(t *testing.T) {
@@ -38,7 +37,7 @@ func TestWhySaysHowTheNextSlotWasDecidedWhereTheClocksChange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			answer := evidence.Explain(evidence.Evidence{Now: moment(c.next).Add(-time.Minute), Connector: dbgen.ConnectorEvidence{
+			answer := evidence.Explain(evidence.Evidence{Now: moment(c.next).Add(-time.Minute), Connector: evidence.Connector{
 				ID: 1, Status: "ACTIVE", ScheduleCron: &c.cron, TimeZone: "Europe/Berlin", DstGap: c.gap, DstOverlap: c.overlap,
 				DueReason: new("schedule"), NextSyncAt: moment(c.next), PlannedThrough: moment(c.through),
 			}})

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/cmd/echomind/internal/evidence"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/evidence"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/movestest"
 )

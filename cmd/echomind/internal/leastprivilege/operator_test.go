@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/streams"
 )
 

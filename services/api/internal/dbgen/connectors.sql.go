@@ -8,6 +8,8 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const addConnector = `-- name: AddConnector :one
@@ -74,6 +76,41 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 	return id, err
 }
 
+const connectorStatus = `-- name: ConnectorStatus :one
+SELECT id, status, status_message, failure_count, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = $1
+`
+
+type ConnectorStatusRow struct {
+	ID                 int32
+	Status             string
+	StatusMessage      *string
+	FailureCount       int32
+	LastSyncAt         *time.Time
+	NextSyncAt         *time.Time
+	DueReason          *string
+	PutOffSince        *time.Time
+	TriggerRequestedAt *time.Time
+	RunID              *uuid.UUID
+}
+
+func (q *Queries) ConnectorStatus(ctx context.Context, id int32) (ConnectorStatusRow, error) {
+	row := q.db.QueryRow(ctx, connectorStatus, id)
+	var i ConnectorStatusRow
+	err := row.Scan(
+		&i.ID,
+		&i.Status,
+		&i.StatusMessage,
+		&i.FailureCount,
+		&i.LastSyncAt,
+		&i.NextSyncAt,
+		&i.DueReason,
+		&i.PutOffSince,
+		&i.TriggerRequestedAt,
+		&i.RunID,
+	)
+	return i, err
+}
+
 const connectorsThrough = `-- name: ConnectorsThrough :one
 SELECT t.id::integer AS id FROM (SELECT api.connectors_through($1::integer, $2::integer) AS id) t WHERE t.id IS NOT NULL
 `
@@ -131,7 +168,7 @@ func (q *Queries) Enable(ctx context.Context, id int32) (bool, error) {
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, may_change FROM api.connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, error) {
@@ -180,6 +217,9 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.RunID,
 		&i.FailureCount,
 		&i.PutOffSince,
+		&i.SlotAt,
+		&i.OverAt,
+		&i.Condition,
 		&i.MayChange,
 	)
 	return i, err
@@ -277,7 +317,7 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, may_change FROM api.connectors
 WHERE id > $1 AND id <= $2
     AND ($3::text IS NULL OR type = $3)
     AND ($4::text IS NULL OR status = $4)
@@ -360,6 +400,9 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.RunID,
 			&i.FailureCount,
 			&i.PutOffSince,
+			&i.SlotAt,
+			&i.OverAt,
+			&i.Condition,
 			&i.MayChange,
 		); err != nil {
 			return nil, err
@@ -373,7 +416,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
 `
 
 // No row: there is none, or it is not for who asks to change.
@@ -423,6 +466,9 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.RunID,
 		&i.FailureCount,
 		&i.PutOffSince,
+		&i.SlotAt,
+		&i.OverAt,
+		&i.Condition,
 		&i.MayChange,
 	)
 	return i, err

@@ -78,6 +78,9 @@ type ApiChangeable struct {
 	RunID              *uuid.UUID
 	FailureCount       int32
 	PutOffSince        *time.Time
+	SlotAt             *time.Time
+	OverAt             *time.Time
+	Condition          *string
 	MayChange          *bool
 }
 
@@ -124,7 +127,41 @@ type ApiConnector struct {
 	RunID              *uuid.UUID
 	FailureCount       int32
 	PutOffSince        *time.Time
+	SlotAt             *time.Time
+	OverAt             *time.Time
+	Condition          *string
 	MayChange          bool
+}
+
+type ApiDocument struct {
+	ConnectorID int32
+	SourceID    string
+	Title       string
+	Url         string
+	MediaType   string
+	Status      string
+	Error       *string
+	ChunkCount  int32
+	UpdatedAt   time.Time
+}
+
+type ApiLimit struct {
+	UserID             int32
+	MaxConnectors      *int32
+	MaxConcurrentSyncs *int32
+	MaxDocuments       *int64
+	MaxBytes           *int64
+}
+
+type ApiLock struct {
+	Key           string
+	Epoch         *int64
+	RunID         *uuid.UUID
+	ConnectorID   *int32
+	ConnectorName *string
+	AcquiredAt    *time.Time
+	ExpiresAt     *time.Time
+	Waiting       int32
 }
 
 type ApiRun struct {

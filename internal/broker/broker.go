@@ -41,6 +41,9 @@ func Open(url string, access config.NATSAccess) (*Broker, error) {
 // Streams is JetStream, for who makes and changes streams.
 func (b *Broker) Streams() jetstream.JetStream { return b.stream }
 
+// Connected says whether the connection stands. One that has ended is not made again.
+func (b *Broker) Connected() bool { return b.conn.IsConnected() }
+
 // Close ends the connection.
 func (b *Broker) Close() { b.conn.Close() }
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/failures"
+	"github.com/echomind/sync/internal/broker"
+	"github.com/echomind/sync/internal/evidence/failures"
+	"github.com/echomind/sync/internal/evidence/internal/dbgen"
 )
 
 // Settings are those of the scheduler, as far as this process knows them.
@@ -28,6 +28,27 @@ type Settings struct {
 	ForeignTimeout time.Duration
 }
 
+// SchedulerSays are the settings as the scheduler reads them from the environment.
+type SchedulerSays struct {
+	MaxConcurrentSyncs   int           `env:"SCHEDULER_MAX_CONCURRENT_SYNCS" envDefault:"5"`
+	OwnerSharePercent    int           `env:"SCHEDULER_OWNER_SHARE_PERCENT" envDefault:"50"`
+	CheckIntervalSeconds int           `env:"SCHEDULER_CHECK_INTERVAL_SECONDS" envDefault:"60"`
+	WatchIntervalSeconds int           `env:"SCHEDULER_WATCH_INTERVAL_SECONDS" envDefault:"5"`
+	LostGraceSeconds     int           `env:"SCHEDULER_LOST_GRACE_SECONDS" envDefault:"15"`
+	ForeignTimeout       time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
+}
+
+// Settings are what is told of them.
+func (s SchedulerSays) Settings() Settings {
+	return Settings{
+		MaxConcurrent: s.MaxConcurrentSyncs, OwnerShare: s.OwnerSharePercent, CheckInterval: time.Duration(s.CheckIntervalSeconds) * time.Second,
+		WatchInterval: time.Duration(s.WatchIntervalSeconds) * time.Second, LostGrace: time.Duration(s.LostGraceSeconds) * time.Second, ForeignTimeout: s.ForeignTimeout,
+	}
+}
+
+// Connector is where one stands.
+type Connector = dbgen.ConnectorEvidence
+
 // Evidence is what is known of one connector at one moment.
 type Evidence struct {
 	// Now is Postgres's.
@@ -35,9 +56,9 @@ type Evidence struct {
 	Settings Settings
 
 	// Connector is where it stands, with its open run, the lease of its worker, and the load of its type.
-	Connector dbgen.ConnectorEvidence
+	Connector Connector
 	// Past are the latest runs that have a verdict, the latest first.
-	Past []dbgen.SchedulerRun
+	Past []dbgen.PastRow
 
 	// Failed are the documents that are failed now; FailedUnknown says why they could not be counted.
 	Failed        failures.Summary

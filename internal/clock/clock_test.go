@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 )
 
 func TestASpanHasAtMostTwoUnits(t *testing.T) {

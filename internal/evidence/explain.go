@@ -2,17 +2,20 @@ package evidence
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
-	"github.com/echomind/sync/cmd/echomind/internal/await"
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/evidence/internal/dbgen"
 )
 
 const (
 	schedulerName = "echomind-scheduler"
 	semanticName  = "echomind-semantic"
+	// Statuses, a verdict and a reason, as sdk/lifecycle has them.
+	pending, syncing, inError, disabled = "PENDING", "SYNCING", "ERROR", "DISABLED"
+	running                             = "running"
+	postponed                           = "postponed"
 )
 
 // Explain draws the conclusion.
@@ -22,14 +25,14 @@ func Explain(e Evidence) Answer {
 		RunID: e.Connector.RunID, TryID: e.Connector.TryID, WorkerID: e.Connector.WorkerID, Evidence: []string{},
 	}}
 	isOpen := e.Connector.RunID != nil
-	switch status := lifecycle.Status(e.Connector.Status); {
-	case status == lifecycle.Pending && isOpen:
+	switch status := e.Connector.Status; {
+	case status == pending && isOpen:
 		x.pending()
-	case status == lifecycle.Syncing && isOpen:
+	case status == syncing && isOpen:
 		x.syncing()
-	case status == lifecycle.Pending, status == lifecycle.Syncing:
+	case status == pending, status == syncing:
 		x.runMissing()
-	case status == lifecycle.Disabled:
+	case status == disabled:
 		x.disabled()
 	default:
 		x.atRest()
@@ -97,9 +100,24 @@ func (x *explanation) failed() {
 	}
 }
 
-func verdict(r dbgen.SchedulerRun, now time.Time) string {
+// Reason is why a run has its verdict, with the error where there is one, and until when it waits where its source has asked for that.
+func Reason(reason, message *string, waitsUntil *time.Time, now time.Time) string {
+	why, said := text(reason, ""), text(message, "")
+	if why == postponed && waitsUntil != nil {
+		said = clock.Wait(said, *waitsUntil, now)
+	}
+	switch {
+	case strings.HasPrefix(said, why): // "worker lost: worker lost: its lease ran out"
+		return said
+	case said == "":
+		return why
+	}
+	return why + ": " + said
+}
+
+func verdict(r dbgen.PastRow, now time.Time) string {
 	line := r.Status
-	if why := await.Reason(r); why != "" {
+	if why := Reason(r.Reason, r.ErrorMessage, r.WaitsUntil, now); why != "" {
 		line += " (" + why + ")"
 	}
 	if r.MissedCount != nil {

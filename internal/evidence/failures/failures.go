@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/evidence/failures/internal/dbgen"
 )
 
 const (
@@ -38,10 +39,24 @@ type Reason struct {
 
 // Of counts the failed documents of a connector.
 func Of(ctx context.Context, pool *pgxpool.Pool, connector int32) (Summary, error) {
-	s := Summary{Reasons: []Reason{}, connector: connector}
 	rows, err := deadline.Get(ctx, "failures.count", queryTimeout, func(ctx context.Context) ([]dbgen.FailedDocumentsRow, error) {
 		return dbgen.New(pool).FailedDocuments(ctx, dbgen.FailedDocumentsParams{ConnectorID: connector, Page: maxReasons})
 	})
+	return summary(connector, rows, err)
+}
+
+// Seen is Of in a transaction of a user of services/api, who sees the connector or counts nothing.
+func Seen(ctx context.Context, tx pgx.Tx, connector int32) (Summary, error) {
+	found, err := dbgen.New(tx).SeenFailedDocuments(ctx, dbgen.SeenFailedDocumentsParams{ConnectorID: connector, Page: maxReasons})
+	rows := make([]dbgen.FailedDocumentsRow, len(found))
+	for i, r := range found {
+		rows[i] = dbgen.FailedDocumentsRow(r)
+	}
+	return summary(connector, rows, err)
+}
+
+func summary(connector int32, rows []dbgen.FailedDocumentsRow, err error) (Summary, error) {
+	s := Summary{Reasons: []Reason{}, connector: connector}
 	if err != nil {
 		return s, fmt.Errorf("count the failed documents of connector %d: %w", connector, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 )
 
 // maxLostGrace is where the doubling of the grace ends.

@@ -9,13 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/broker"
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/failures"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/evidence/failures"
+	"github.com/echomind/sync/internal/evidence/internal/dbgen"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 // ErrNoConnector says that there is no such connector.
@@ -34,8 +33,35 @@ const (
 func Gather(
 	ctx context.Context, pool *pgxpool.Pool, asked *broker.Broker, away error, id int32, settings Settings,
 ) (Evidence, error) {
+	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) { return read(ctx, pool, id, settings) }, asked, away)
+	if err == nil {
+		e.Failed, e.FailedUnknown = failures.Of(ctx, pool, id)
+	}
+	return e, err
+}
+
+// Within does some work in a transaction that serves a user of services/api.
+type Within func(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error
+
+// GatherSeen is Gather for a user of services/api, who is shown what they see: of another's connector nothing, of another run that has a lock only that there is one.
+func GatherSeen(ctx context.Context, within Within, asked *broker.Broker, away error, id int32, settings Settings) (Evidence, error) {
+	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) {
+		e := Evidence{Settings: settings}
+		err := within(ctx, func(ctx context.Context, tx pgx.Tx) error { return e.fillSeen(ctx, dbgen.New(tx), id) })
+		return e, err
+	}, asked, away)
+	if err == nil {
+		e.FailedUnknown = within(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+			e.Failed, err = failures.Seen(ctx, tx, id)
+			return err
+		})
+	}
+	return e, err
+}
+
+func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error) (Evidence, error) {
 	var streams Streams
-	before, err := read(ctx, pool, id, settings)
+	before, err := read(ctx)
 	if err != nil {
 		return before, err
 	}
@@ -46,11 +72,8 @@ func Gather(
 		away = askStreams(ctx, asked, before.Connector, &streams)
 	}
 	streams.Unknown = away
-	after, err := read(ctx, pool, id, settings)
+	after, err := read(ctx)
 	after.Streams = streams
-	if err == nil {
-		after.Failed, after.FailedUnknown = failures.Of(ctx, pool, id)
-	}
 	return after, err
 }
 
@@ -69,13 +92,38 @@ func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err er
 	} else if err != nil {
 		return fmt.Errorf("read the connector: %w", err)
 	}
-	e.Now = e.Connector.SeenAt
-	runs, err := q.ListRuns(ctx, dbgen.ListRunsParams{ConnectorID: id, Page: pastRuns + 1})
+	runs, err := q.Past(ctx, dbgen.PastParams{ConnectorID: id, Page: pastRuns + 1})
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
+	return e.rest(ctx, q, runs)
+}
+
+// fillSeen is fill by the views of schema api.
+func (e *Evidence) fillSeen(ctx context.Context, q *dbgen.Queries, id int32) error {
+	seen, err := q.SeenEvidence(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNoConnector
+	}
+	if err != nil {
+		return fmt.Errorf("read the connector: %w", err)
+	}
+	e.Connector = Connector(seen)
+	found, err := q.SeenPast(ctx, dbgen.SeenPastParams{ConnectorID: id, Page: pastRuns + 1})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	runs := make([]dbgen.PastRow, len(found))
+	for i, r := range found {
+		runs[i] = dbgen.PastRow(r)
+	}
+	return e.rest(ctx, q, runs)
+}
+
+func (e *Evidence) rest(ctx context.Context, q *dbgen.Queries, runs []dbgen.PastRow) (err error) {
+	e.Now, e.Past = e.Connector.SeenAt, nil
 	for _, r := range runs {
-		if r.Status != string(lifecycle.Running) && len(e.Past) < pastRuns {
+		if r.Status != running && len(e.Past) < pastRuns {
 			e.Past = append(e.Past, r)
 		}
 	}
@@ -86,12 +134,12 @@ func (e *Evidence) fill(ctx context.Context, q *dbgen.Queries, id int32) (err er
 }
 
 // draining says whether the worker is done, and some of its documents are still to be stored.
-func draining(c dbgen.ConnectorEvidence) bool { return c.DrainSeq != nil && !isTrue(c.Whole) }
+func draining(c Connector) bool { return c.DrainSeq != nil && !isTrue(c.Whole) }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
 // askStreams asks what the connector's status makes worth asking.
-func askStreams(ctx context.Context, b *broker.Broker, c dbgen.ConnectorEvidence, s *Streams) error {
+func askStreams(ctx context.Context, b *broker.Broker, c Connector, s *Streams) error {
 	subject, err := topology.SyncSubject(c.Type)
 	if err != nil {
 		return err
@@ -101,10 +149,10 @@ func askStreams(ctx context.Context, b *broker.Broker, c dbgen.ConnectorEvidence
 		return err
 	}
 	switch c.Status {
-	case string(lifecycle.Pending):
+	case pending:
 		s.Subscribers, err = subscribers(ctx, b, topology.SyncStream, subject)
 		return err
-	case string(lifecycle.Syncing):
+	case syncing:
 		return askDocuments(ctx, b, s)
 	}
 	return nil

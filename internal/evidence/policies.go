@@ -3,7 +3,7 @@ package evidence
 import (
 	"time"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/slots"
 )
 

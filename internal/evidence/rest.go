@@ -5,15 +5,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/cron"
-	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 // atRest is ACTIVE or ERROR.
 func (x *explanation) atRest() {
 	c := x.Connector
-	failed := c.Status == string(lifecycle.Error)
+	failed := c.Status == inError
 	waits := c.NextSyncAt != nil && text(c.DueReason, "") == "wait"
 	switch {
 	case failed && waits:

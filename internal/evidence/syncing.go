@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/echomind/sync/cmd/echomind/internal/clock"
+	"github.com/echomind/sync/internal/clock"
 )
 
 // kindJob is the kind of types whose runs store no documents.
@@ -20,7 +20,11 @@ const (
 
 func (x *explanation) syncing() {
 	c := x.Connector
-	x.fact("session %s, try %s", c.RunID, c.TryID)
+	if c.TryID != nil {
+		x.fact("session %s, try %s", c.RunID, c.TryID)
+	} else {
+		x.fact("session %s", c.RunID)
+	}
 	x.fact("picked up %s, due as %s", clock.Ago(*c.PickedUpAt, x.Now), *c.Trigger)
 	if c.Kind == kindJob {
 		x.fact("progress: %s", cmp.Or(clock.Progress(c.ProgressDone, c.ProgressTotal, c.ProgressText), "it says nothing of it"))
