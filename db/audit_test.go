@@ -60,6 +60,32 @@ func TestTheAuditKeepsOfAConfigurationWhatHasChangedAndLittleOfThat(t *testing.T
 	}
 }
 
+// What is hostile is not read: no more texts than 8 KiB have, before and after.
+func TestALargeConfigurationIsNotReadForItsFingerprints(t *testing.T) {
+	b := newBase(t)
+	calls := func(sql string, args ...any) int {
+		b.exec(`BEGIN`)
+		b.exec(`SET LOCAL track_functions = 'all'`)
+		b.exec(sql, args...)
+		n := one[int](b, `SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions WHERE funcname LIKE 'fingerprint%'`)
+		b.exec(`COMMIT`)
+		return n
+	}
+	for _, config := range []string{
+		`SELECT jsonb_build_object('l', (SELECT jsonb_agg('//?a') FROM generate_series(1, 8000)))`, `SELECT jsonb_build_object('t', repeat('//a@b ', 10000))`,
+		`SELECT jsonb_object_agg(n, '//a@') FROM generate_series(1, 3500) n`,
+	} {
+		for _, sql := range []string{
+			`INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 1, (` + config + `))`,
+			`UPDATE connectors SET config = config || '{"l": ["//?b"], "t": "//a@b", "5": "x"}'`, `UPDATE connectors SET config = '{}'`, `DELETE FROM connectors`,
+		} {
+			if n := calls(sql); n < 1 || n > 100 {
+				t.Errorf("%s, then %s: %d calls", config, sql, n)
+			}
+		}
+	}
+}
+
 func TestATokenThatWasRevokedStaysSo(t *testing.T) {
 	b := newBase(t)
 	id := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'user', '{read}', sha256('s'), 'x') RETURNING id`)

@@ -303,7 +303,11 @@ func TestASecretIsAFingerprintInTheAudit(t *testing.T) {
 		"postgres://u:p/q@host/db":                               "postgres://secret:#",
 		"https://a.example/?next=https://u:p@b.example/&sid=abc": "https://a.example/?secret:#",
 		"http://[::1]:8080/a//b nats://a:4222,b:4222":            "http://[::1]:8080/a//b nats://a:4222,b:4222",
-		"password=https://u:p@h and token: x":                    "password=secret and token: secret",
+		"password=https://u:p@h and token: x":                    "secret:#",
+		"host=db password=it is long; x=1":                       "secret:#",
+		"smtp bob:pw@mail.example:25":                            "secret:#",
+		"ftp://u:p w@h/x":                                        "secret:#",
+		"https://h.example:8080/@me and bob@h.example":           "https://h.example:8080/@me and bob@h.example",
 	} {
 		got := one[string](b, `SELECT regexp_replace(moves.fingerprinted(to_jsonb($1::text)) #>> '{}', 'secret:[0-9a-f]{12}', 'secret:#', 'g')`, text)
 		if got != want {

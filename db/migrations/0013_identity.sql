@@ -257,8 +257,12 @@ BEGIN
         SELECT string_agg(CASE WHEN w.word[1] LIKE '%//%' THEN moves.fingerprinted_url(w.word[1]) ELSE w.word[1] END, '' ORDER BY w.place) INTO plain
         FROM regexp_matches(plain, '[[:space:]]+|[^[:space:]]+', 'g') WITH ORDINALITY w(word, place);
     END IF;
-    RETURN to_jsonb(translate(replace(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|credential|key|sig|sess(ion)?id)[A-Za-z_-]*["''\\]*[[:space:]]*[=:][[:space:]]*)(\\*''[^'']*''|\\*"[^"]*"|[^[:space:];&,]+)',
-        '\1secret', 'gi'), chr(1), 'secret:'), chr(2), ''));
+    -- A pair, or somebody who may enter, that is not hidden by now: where it ends is not told from other text.
+    IF plain ~* '(token|secret|passwor[dt]|passwd|pwd|passphrase|credential|key|sig|sess(ion)?id|(^|[^a-z])(pass|auth|jwt)([^a-z]|$))[a-z_-]*["''\\]*[[:space:]]*[=:]'
+            OR plain ~ (':[^@/[:space:]' || chr(1) || chr(2) || ']+@') OR plain ~ (chr(2) || '[[:space:]][^@' || chr(2) || ']*@') THEN
+        RETURN to_jsonb(moves.fingerprint(value #>> '{}'));
+    END IF;
+    RETURN to_jsonb(translate(replace(plain, chr(1), 'secret:'), chr(2), ''));
 END $$;
 -- +goose StatementEnd
 
@@ -694,6 +698,15 @@ END $$;
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- The entry of a connector's audit that is so many before another one, so that a look for those of when somebody saw it is bounded; null: there are not so many.
+-- It reads an index alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.audit_back(connector integer, behind bigint, back integer) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT a.id FROM audit a WHERE a.connector_id = connector AND a.id < behind ORDER BY a.id DESC OFFSET least(back, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 

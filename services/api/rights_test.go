@@ -321,6 +321,38 @@ func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
 	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
 }
 
+// A long private past holds nobody up: a page of it is empty, and has a next.
+func TestTheAuditOfALongPrivatePastIsLookedAtInBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other := w.as(8, identity.User), w.as(7, identity.User)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', 8, 'org') RETURNING id`)
+	w.exec(`INSERT INTO audit (source, login, person, action, object_id, connector_id, type, owner_id, scope)
+		SELECT 'sql', 'x', 'x', 'connectors.sync', '', $1, 'web', 8, 'user' FROM generate_series(1, 5500)`, id)
+	w.exec(`UPDATE connectors SET name = 'y' WHERE id = $1`, id)
+	read := func(c caller) (pages, entries []int) {
+		for token := ""; ; {
+			page := c.get(fmt.Sprintf("/audit?page_size=500&connector_id=%d&page_token=%s", id, token))
+			found := page["entries"].([]any)
+			pages = append(pages, len(found))
+			for _, e := range found {
+				entries = append(entries, int(e.(map[string]any)["id"].(float64)))
+			}
+			next, more := page["next_page_token"].(string)
+			if !more {
+				return pages, entries
+			}
+			token = next
+		}
+	}
+	pages, entries := read(other)
+	require.Equal(t, []int{1, 1}, pages) // the update, then the creation
+	require.Len(t, entries, 2)
+	_, entries = read(owner)
+	require.Len(t, entries, 5502)
+	require.True(t, slices.IsSortedFunc(entries, func(a, b int) int { return b - a }))
+}
+
 // Who may change somebody else's connector, and changes nothing, leaves no trace that would have to be in the audit.
 func TestAChangeOfNothingIsSignedByNobody(t *testing.T) {
 	t.Parallel()

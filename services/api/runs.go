@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// lookback is how many open runs, and how many ended ones, one page is looked for in. Who sees few connectors may get pages that are not full.
+// lookback is how many open runs, how many ended ones, and how many entries of a connector's audit, one page is looked for in. Who sees few connectors may get pages that are not full.
 const lookback = 5000
 
 func (a *API) runRoutes() {
