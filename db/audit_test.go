@@ -72,8 +72,8 @@ func TestALargeConfigurationIsNotReadForItsFingerprints(t *testing.T) {
 		return n
 	}
 	for _, config := range []string{
-		`SELECT jsonb_build_object('l', (SELECT jsonb_agg('//?a') FROM generate_series(1, 8000)))`, `SELECT jsonb_build_object('t', repeat('//a@b ', 10000))`,
-		`SELECT jsonb_object_agg(n, '//a@') FROM generate_series(1, 3500) n`,
+		`SELECT jsonb_build_object('l', (SELECT jsonb_agg('//?a'::text) FROM generate_series(1, 8000)))`, `SELECT jsonb_build_object('t', repeat('//a@b ', 10000))`,
+		`SELECT jsonb_object_agg(n, '//a@'::text) FROM generate_series(1, 3500) n`,
 	} {
 		for _, sql := range []string{
 			`INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 1, (` + config + `))`,
