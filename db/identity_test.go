@@ -90,6 +90,7 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 			for _, kind := range []string{"web", "word_count"} {
 				name, group, _ := strings.Cut(scope, " ")
 				id := one[int32](b, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, '')) RETURNING id`, kind, user, name, group)
+				b.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES ($1, 'a', 'failed', 'x', 1)`, id)
 				owned[id] = identity.Ownership{UserID: user, Scope: name, GroupID: group, System: kind == "word_count"}
 			}
 		}
@@ -99,6 +100,12 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 			for id, of := range owned {
 				if sees := may(b, tx, `SELECT FROM api.connectors WHERE id = $1`, id); sees != who.Sees(of) {
 					t.Errorf("%s sees %+v: %v", name, of, sees)
+				}
+				if sees := may(b, tx, `SELECT FROM api.evidence WHERE id = $1`, id); sees != who.Sees(of) {
+					t.Errorf("%s is told why of %+v: %v", name, of, sees)
+				}
+				if sees := may(b, tx, `SELECT FROM api.documents WHERE connector_id = $1`, id); sees != who.Sees(of) {
+					t.Errorf("%s sees documents of %+v: %v", name, of, sees)
 				}
 				if locks := may(b, tx, `SELECT FROM api.changeable WHERE id = $1 FOR UPDATE`, id); locks != who.Changes(of) {
 					t.Errorf("%s locks %+v: %v", name, of, locks)
@@ -137,12 +144,18 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 
 func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
 	b := newBase(t)
-	b.exec(`INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', 1, 'org')`)
-	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens"} {
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', 1, 'org') RETURNING id`)
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES ($1, 'a', 'failed', 'x', 1)`, id)
+	try := b.syncing(id)
+	b.exec(`SELECT FROM moves.acquire_lock($1, $2, 'gpu', '1 hour')`, try.Run, try.ID)
+	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.locks", "api.limits"} {
 		b.exec(`BEGIN`)
 		b.exec(`SET LOCAL ROLE echomind_api`)
 		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {
 			t.Errorf("%s shows %d rows", view, n)
+		}
+		if n := one[int](b, `SELECT (SELECT count(*) FROM api.failed_documents($1, 5)) + (SELECT count(api.documents_through($1, '', 0)))`, id); n != 0 {
+			t.Errorf("documents are counted: %d", n)
 		}
 		b.exec(`ROLLBACK`)
 	}

@@ -94,6 +94,21 @@ func TestALateEndOfAQuestionFreesNothingThatALaterOneWasGiven(t *testing.T) {
 	b.moves("true", end, try.Run, try.ID, gpu, 3)
 }
 
+func TestALateQuestionShortensNoLockThatALaterOneWasGiven(t *testing.T) {
+	b := newBase(t)
+	_, try := b.at()
+	const ask = `SELECT epoch > 0 FROM moves.acquire_lock($1, $2, $3, $5, false, $4)`
+	lasts := func(want string) {
+		t.Helper()
+		b.moves(want, `SELECT ttl || ' ' || (expires_at > clock_timestamp() + ttl - interval '30 seconds') FROM resource_locks WHERE key = $1`, gpu)
+	}
+	b.moves("true", ask, try.Run, try.ID, gpu, 2, "10 minutes")
+	b.moves("true", ask, try.Run, try.ID, gpu, 1, "1 second")
+	lasts("00:10:00 true")
+	b.moves("true", ask, try.Run, try.ID, gpu, 3, "5 minutes")
+	lasts("00:05:00 true")
+}
+
 // A standby, or a backup, has not got the last of them.
 func TestEpochsGrowThoughTheSequenceHasForgottenThem(t *testing.T) {
 	b := newBase(t)

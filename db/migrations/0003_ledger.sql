@@ -44,8 +44,10 @@ CREATE TABLE open_runs (
     -- Sequence of sync completed in the document stream, or of the last message of a run that was cut; set when the worker is done.
     drain_seq            bigint,
     -- Why the worker has cut the run. What it has sent is stored, and then the run ends: postponed, where waits_until says until when,
-    -- else failed, because it took too long.
+    -- else failed.
     cut                  text,
+    -- How it fails then: too_long or transient. Null where it is postponed.
+    cut_kind             text,
     -- N of the try, once sync completed or the cut has said it, and how many of them are stored.
     total                bigint,
     stored               bigint NOT NULL DEFAULT 0,

@@ -189,13 +189,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The worker gives up a run that took too long, or, with a wait, whose source has asked to wait: 1..sent are published, the last of
--- them at this place in the document stream, and no sync completed follows. Semantic stores them, passes the checkpoints among them, and
--- then the run fails, or is postponed, so that nobody is failed, and nothing is fetched again, because semantic is away or behind.
+-- The worker gives up a run that took too long, or that fails (kind, as of fail) and must be remembered to have come so far, or, with a wait,
+-- whose source has asked to wait: 1..sent are published, the last of them at this place in the document stream, and no sync completed follows.
+-- Semantic stores them, passes the checkpoints among them, and then the run fails, or is postponed, so that nobody is failed, and nothing is
+-- fetched again, because semantic is away or behind.
 -- wait and message: as postpone has them; it counts from now. True also where it is cut already. False: the run is over, or sync
 -- completed was sent, and it completes.
 -- +goose StatementBegin
-CREATE FUNCTION moves.cut(run uuid, try uuid, sent bigint, seq bigint, message text, wait interval DEFAULT NULL) RETURNS boolean
+CREATE FUNCTION moves.cut(
+    run uuid, try uuid, sent bigint, seq bigint, message text, wait interval DEFAULT NULL, kind text DEFAULT 'too_long'
+) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     r       open_runs;
@@ -204,6 +207,9 @@ BEGIN
     IF sent IS NULL OR sent < 1 OR seq IS NULL OR seq < 1 THEN
         RAISE EXCEPTION 'cut: sent is %, seq is %, both must be 1 or more; a run that has sent nothing fails as too_long, or is postponed',
             coalesce(sent::text, 'null'), coalesce(seq::text, 'null') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF kind IS NULL OR kind NOT IN ('too_long', 'transient') THEN
+        RAISE EXCEPTION 'cut: kind is %, must be too_long or transient', coalesce(kind, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try FOR UPDATE;
     IF r.id IS NULL OR r.cut IS NOT NULL OR r.total IS NOT NULL OR r.drain_seq IS NOT NULL THEN
@@ -217,7 +223,8 @@ BEGIN
     END IF;
     UPDATE open_runs o SET worker_id = NULL, drain_seq = seq, fetched_at = clock_timestamp(), total = sent,
         whole = (o.stored = sent), cut = left(coalesce(message, 'no message'), 2000), wait_message = NULL,
-        waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END
+        waits_until = CASE WHEN wait IS NOT NULL THEN clock_timestamp() + moves.granted(wait, 'cut') END,
+        cut_kind = CASE WHEN wait IS NULL THEN kind END
     WHERE o.id = run;
     IF r.has_locks THEN
         PERFORM moves.let_go(ARRAY[run], true);
@@ -551,7 +558,7 @@ DROP FUNCTION moves.put_off(connectors, timestamptz, text);
 DROP FUNCTION moves.granted(interval, text);
 DROP FUNCTION moves.release(uuid, uuid);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
-DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text, interval);
+DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text, interval, text);
 DROP FUNCTION moves.drain_all(jsonb);
 DROP FUNCTION moves.drain(uuid, uuid, bigint);
 DROP FUNCTION moves.heartbeat(uuid, interval, uuid[], uuid[]);

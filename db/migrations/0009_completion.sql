@@ -381,7 +381,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ERROR, DISABLED for a run that was cut because it took too long, once everything that it has sent is stored, and its last checkpoint passed.
+-- SYNCING -> ERROR, DISABLED for a run that was cut and does not wait, once everything that it has sent is stored, and its last checkpoint passed.
 -- +goose StatementBegin
 CREATE FUNCTION moves.fail_cut(c connectors, r open_runs) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -390,10 +390,10 @@ DECLARE
 BEGIN
     SELECT o.advanced INTO advanced FROM open_runs o WHERE o.id = r.id;
     c := moves.unspent(c);
-    PERFORM moves.end_runs(ARRAY[r.id], 'failed', 'took too long', r.cut);
+    PERFORM moves.end_runs(ARRAY[r.id], 'failed', CASE r.cut_kind WHEN 'transient' THEN 'transient failure' ELSE 'took too long' END, r.cut);
     c.status_message := r.cut;
     c.run_id := NULL;
-    c := moves.took_too_long(c, advanced);
+    c := CASE r.cut_kind WHEN 'transient' THEN moves.failed(c, false) ELSE moves.took_too_long(c, advanced) END;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
 END $$;

@@ -83,7 +83,8 @@ DECLARE
     micros bigint := extract(epoch FROM clock_timestamp()) * 1000000;
     next   bigint;
 BEGIN
-    UPDATE resource_locks l SET ttl = lock_ttl, expires_at = clock_timestamp() + lock_ttl, ask = greatest(l.ask, lock_ask)
+    UPDATE resource_locks l SET ttl = CASE WHEN lock_ask >= l.ask THEN lock_ttl ELSE l.ttl END,  -- not by a question that comes late
+        expires_at = CASE WHEN lock_ask >= l.ask THEN clock_timestamp() + lock_ttl ELSE l.expires_at END, ask = greatest(l.ask, lock_ask)
     WHERE l.key = lock_key AND l.run_id = r.id AND l.released_by IS NULL
     RETURNING l.epoch, l.expires_at INTO epoch, expires_at;
     IF epoch IS NULL AND (SELECT count(*) FROM resource_locks l WHERE l.run_id = r.id) >= 16 THEN

@@ -22,7 +22,10 @@ var ErrNoConnector = errors.New("no such connector")
 
 const (
 	queryTimeout = 5 * time.Second
-	pastRuns     = 2
+	// streamsTimeout bounds everything that NATS is asked, seenStreamsTimeout the same within an answer of services/api.
+	streamsTimeout     = 15 * time.Second
+	seenStreamsTimeout = 3 * time.Second
+	pastRuns           = 2
 	// A worker that is between two pulls is asked for again, so that it is not taken for none.
 	subscriberLooks = 4
 	betweenLooks    = 100 * time.Millisecond
@@ -33,7 +36,7 @@ const (
 func Gather(
 	ctx context.Context, pool *pgxpool.Pool, asked *broker.Broker, away error, id int32, settings Settings,
 ) (Evidence, error) {
-	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) { return read(ctx, pool, id, settings) }, asked, away)
+	e, err := gather(ctx, func(ctx context.Context) (Evidence, error) { return read(ctx, pool, id, settings) }, asked, away, streamsTimeout)
 	if err == nil {
 		e.Failed, e.FailedUnknown = failures.Of(ctx, pool, id)
 	}
@@ -49,7 +52,7 @@ func GatherSeen(ctx context.Context, within Within, asked *broker.Broker, away e
 		e := Evidence{Settings: settings}
 		err := within(ctx, func(ctx context.Context, tx pgx.Tx) error { return e.fillSeen(ctx, dbgen.New(tx), id) })
 		return e, err
-	}, asked, away)
+	}, asked, away, seenStreamsTimeout)
 	if err == nil {
 		e.FailedUnknown = within(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 			e.Failed, err = failures.Seen(ctx, tx, id)
@@ -59,7 +62,7 @@ func GatherSeen(ctx context.Context, within Within, asked *broker.Broker, away e
 	return e, err
 }
 
-func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error) (Evidence, error) {
+func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error, patience time.Duration) (Evidence, error) {
 	var streams Streams
 	before, err := read(ctx)
 	if err != nil {
@@ -69,7 +72,7 @@ func gather(ctx context.Context, read func(context.Context) (Evidence, error), a
 		streams.DrainingBefore = before.Connector.RunID
 	}
 	if away == nil {
-		away = askStreams(ctx, asked, before.Connector, &streams)
+		away = deadline.Do(ctx, "evidence.streams", patience, func(ctx context.Context) error { return askStreams(ctx, asked, before.Connector, &streams) })
 	}
 	streams.Unknown = away
 	after, err := read(ctx)

@@ -125,7 +125,7 @@ func (x *explanation) completing() {
 			x.conclude(Completing, "its source asked us to wait, and what was fetched is stored; it is about to be put off", next)
 			return
 		}
-		x.conclude(Completing, "it took too long, and what was fetched is stored; it is about to fail", next+", and syncs again")
+		x.conclude(Completing, "its worker gave it up ("+*c.Cut+"), and what was fetched is stored; it is about to fail", next+", and syncs again")
 		return
 	}
 	x.conclude(Completing, "everything is stored; it is about to become ACTIVE", next)
@@ -192,7 +192,7 @@ func (x *explanation) draining() {
 		return
 	}
 	if c.Cut != nil {
-		x.conclude(Storing, "it took too long; semantic is storing what was fetched",
+		x.conclude(Storing, "its worker gave it up ("+*c.Cut+"); semantic is storing what was fetched",
 			"when the last document is stored it fails, and goes on from its last checkpoint, if it has one")
 		return
 	}

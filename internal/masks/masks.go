@@ -159,7 +159,7 @@ func inText(text, fragment string) string {
 }
 
 // query matches a parameter of a URL's query, wherever the URL is in a text, and whatever a parser makes of it.
-var query = regexp.MustCompile(`([?&;])([^\s=&;?#"'<>]{1,200})=([^\s&;#"'<>]+)`)
+var query = regexp.MustCompile(`([?&;])([^\s=&;?#]{1,200})=([^\s&;#]+)`)
 
 // queries hides the values of parameters that are secrets.
 func queries(text string) string {

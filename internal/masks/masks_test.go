@@ -40,7 +40,7 @@ func TestNoSecretIsShownThatHasAFormOfItsOwn(t *testing.T) {
 		`{"a":"ghp_S3CRET0123456789"}`, `{"a":"ems_7_S3CRET0123456789"}`, `{"a":"-----BEGIN PRIVATE KEY-----\nS3CRET\n-----END PRIVATE KEY-----"}`, `{"privatekey":"S3CRET"}`,
 		`{"accessKey":"S3CRET"}`, `{"accesskey":"S3CRET"}`, `{"a":"https://maps.example/api?key=S3CRET;v=2"}`, `{"a":"https://x/cb?code=S3CRET%zz"}`, `{"a":"https://x/cb?ticket=S3CRET;x"}`,
 		`{"a":" https://x/?key=S3CRET"}`, `{"a":"see https://x/?a=b&key=S3CRET"}`, `{"a":"http://[::1]:bad?key=S3CRET"}`, `{"a":"https://a.example/?q=https://u:S3CRET@h"}`,
-		`{"a":"https://a.example/?q=https%3A%2F%2Fu%3AS3CRET%40h"}`, `{"a":"//u:S3CRET@host"}`,
+		`{"a":"https://a.example/?q=https%3A%2F%2Fu%3AS3CRET%40h"}`, `{"a":"//u:S3CRET@host"}`, `{"a":"http://h.example/missing?q='a'&\"code\"=S3CRET"}`, `{"a":"http://h.example/?<code>=a<S3CRET"}`,
 	} {
 		shown := string(Object([]byte(config)))
 		require.NotContains(t, shown, "S3CRE", config)

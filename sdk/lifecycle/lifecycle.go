@@ -123,13 +123,13 @@ func (l *Lifecycle) Skip(ctx context.Context, try Try, newState json.RawMessage,
 	return moved(l.skips.ask(ctx, asked))
 }
 
-// Cut gives up a run that took too long: its worker has sent the messages 1..sent, the last of them at place seq of the document
-// stream, and sends no more. Semantic stores them, and passes the checkpoints among them, before the run fails. It also succeeds
+// Cut gives up a run that took too long, or is to fail as Transient: its worker has sent the messages 1..sent, the last of them at place seq of
+// the document stream, and sends no more. Semantic stores them, and passes the checkpoints among them, before the run fails. It also succeeds
 // where the run is cut already. ErrFenced means that the run is over, or that it completes.
-func (l *Lifecycle) Cut(ctx context.Context, try Try, sent int64, seq uint64, message string) error {
+func (l *Lifecycle) Cut(ctx context.Context, try Try, sent int64, seq uint64, kind Failure, message string) error {
 	message = clean(message)
 	return guarded(ctx, "lifecycle.cut", func(ctx context.Context) (bool, error) {
-		return l.q.Cut(ctx, dbgen.CutParams{RunID: try.Run, TryID: try.ID, Sent: sent, Seq: int64(seq), Message: message})
+		return l.q.Cut(ctx, dbgen.CutParams{RunID: try.Run, TryID: try.ID, Sent: sent, Seq: int64(seq), Message: message, Kind: string(kind)})
 	})
 }
 

@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -19,6 +18,8 @@ type retries struct {
 	// Tried is how many items were tried again, Left how many there were then.
 	Tried int `json:"tried,omitempty"`
 	Left  int `json:"left,omitempty"`
+	// Allowed is how many tries an owner's permission has chosen Tried for, since a sync has completed, and nothing has gone from what is left.
+	Allowed int `json:"allowed,omitempty"`
 }
 
 // next returns how many of left failed items the next sync tries again. It tries least of them, so that unreadable files and a full
@@ -30,6 +31,19 @@ func (last retries) next(left, least int) retries {
 		most = min(retryGrowth*last.Tried, maxRetried)
 	}
 	return retries{Tried: min(most, left), Left: left}
+}
+
+// allowed tries all, or, where two tries of so many have not come to their end, fewer: a place may not answer for all of them.
+func (now retries) allowed(last retries, all int) retries {
+	now.Allowed = 1
+	if last.Allowed > 0 && now.Left >= last.Left {
+		now.Allowed = last.Allowed + 1
+	}
+	if now.Allowed > 2 {
+		all = last.Tried / retryGrowth
+	}
+	now.Tried = min(max(now.Tried, all), now.Left)
+	return now
 }
 
 // chooseRetries chooses, at random, the items that could not be stored and are read again, for a source that lists everything at
@@ -71,14 +85,15 @@ func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 	}
 	s.mu.Unlock()
 	unread = interleave(away, unread)
-	s.state.Unread = s.state.Unread.next(len(unread), s.opts.Again)
+	last := s.state.Unread
+	s.state.Unread = last.next(len(unread), s.opts.Again)
 	if len(away) > 0 {
 		if err := s.askAllowed(ctx); err != nil {
 			return err
 		}
 	}
 	if s.allowed { // an owner who allows deletions allows all of them
-		s.state.Unread.Tried = max(s.state.Unread.Tried, min(len(unread), 2*len(away), maxRetried))
+		s.state.Unread = s.state.Unread.allowed(last, min(2*len(away), maxRetried))
 	}
 	s.state.NotStored = s.state.NotStored.next(len(notStored), s.opts.Again)
 	ids := slices.Concat(unread[:s.state.Unread.Tried], notStored[:s.state.NotStored.Tried])
@@ -97,15 +112,15 @@ func (s *Sync) askAllowed(ctx context.Context) (err error) {
 	return err
 }
 
-// lookAtAll has a source look at items that failed before, that a search may find, and that this sync was not given: at those that are away, and
-// at a sample of the others. Where some of the sample are not there, it looks at all, and where they are more than maxRetried it estimates from
-// those that it has looked at how many of the rest are not there.
+// lookAtAll has a source look at items that failed before, that a search may find, and that this sync was not given: at a sample of those that
+// are away, and at a sample of the others. Where some are not as they were, it looks at all of their kind; where the others are more than
+// maxRetried it estimates from those that it has looked at how many of the rest are not there. A sync whose owner allows deletions need not know.
 func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
-	if err := s.askAllowed(ctx); err != nil {
+	if err := s.askAllowed(ctx); err != nil || s.allowed {
 		return err
 	}
 	var away, unread []string
-	for id, of := range s.All() {
+	for id, of := range s.All() { // in no order
 		e, _ := s.entry(id)
 		switch {
 		case !of.Found || e.shown || e.fresh:
@@ -115,23 +130,30 @@ func (s *Sync) lookAtAll(ctx context.Context, src Looker) error {
 			unread = append(unread, id)
 		}
 	}
-	rand.Shuffle(len(unread), func(i, j int) { unread[i], unread[j] = unread[j], unread[i] })
-	sample := min(len(unread), s.opts.Again)
-	if err := s.lookAt(ctx, src, slices.Concat(away[:min(len(away), maxRetried)], unread[:sample])); err != nil {
+	if _, _, err := s.lookAtSample(ctx, src, away, func(gone, looked int) bool { return gone < looked }); err != nil {
 		return err
 	}
-	looked, gone := sample, s.gone(unread[:sample])
-	if gone > 0 {
-		looked = min(len(unread), maxRetried)
-		if err := s.lookAt(ctx, src, unread[sample:looked]); err != nil {
-			return err
-		}
-		gone = s.gone(unread[:looked])
-	}
+	looked, gone, err := s.lookAtSample(ctx, src, unread, func(gone, _ int) bool { return gone > 0 })
 	if s.likelyAway = 0; gone > 0 {
 		s.likelyAway = (gone*(len(unread)-looked) + looked - 1) / looked
 	}
-	return nil
+	return err
+}
+
+// lookAtSample looks at some of ids, and at up to maxRetried where more says so of them. It counts those that it has looked at and those of them that are not there.
+func (s *Sync) lookAtSample(ctx context.Context, src Looker, ids []string, more func(gone, looked int) bool) (looked, gone int, err error) {
+	looked = min(len(ids), s.opts.Again)
+	if err := s.lookAt(ctx, src, ids[:looked]); err != nil {
+		return 0, 0, err
+	}
+	if gone = s.gone(ids[:looked]); !more(gone, looked) {
+		return looked, gone, nil
+	}
+	all := min(len(ids), maxRetried)
+	if err := s.lookAt(ctx, src, ids[looked:all]); err != nil {
+		return 0, 0, err
+	}
+	return all, s.gone(ids[:all]), nil
 }
 
 // gone counts the items that are not there.

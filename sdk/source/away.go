@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/echomind/sync/sdk/worker"
 )
 
 // awayText is the reason of an item that is not there when it is asked for, and that nothing has reported as gone.
@@ -138,7 +140,7 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 	if of.lost > 0 {
 		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away+s.likelyAway, s.findable, of.left == 0); err != nil {
 			if errors.Is(err, ErrDeletionsRefused) {
-				err = cmp.Or(s.remembersRefusal(ctx), err)
+				err = cmp.Or(s.remembersRefusal(ctx), worker.KeepSent(err))
 			}
 			return err
 		}

@@ -98,7 +98,7 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		e.missing = false
 		s.stored[id] = e
 	}
-	s.listing, s.partial, s.missing, s.unwritten = false, false, 0, nil
+	s.listing, s.partial, s.missing, s.unwritten, s.unmarked = false, false, 0, nil, true
 	s.mu.Unlock()
 	s.state.Partial = false
 	s.store.EndListing()

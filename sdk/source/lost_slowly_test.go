@@ -256,6 +256,69 @@ func (l *losing) Look(ctx context.Context, s *source.Sync, ids []string) error {
 	return nil
 }
 
+// limited is a place that answers so many looks in a sync, and then asks to wait.
+type limited struct {
+	*place
+	left int
+}
+
+func (l *limited) Look(ctx context.Context, s *source.Sync, ids []string) error {
+	if l.left -= len(ids); l.left < 0 {
+		return errors.New("the place asked us to wait for two hours")
+	}
+	return l.place.Look(ctx, s, ids)
+}
+
+func TestSyncsCompleteThoughMoreIsAwayThanThePlaceAnswersFor(t *testing.T) {
+	for name, gone := range map[string]int{"nothing": 0, "less than it answers for": 400, "more": 700} {
+		t.Run(name, func(t *testing.T) {
+			const n, answers = 4000, 600
+			p, store := stockedWith(t, n)
+			failing := map[string]bool{}
+			for i := range n * 4 / 10 {
+				id := fmt.Sprintf("t%05d", i)
+				failing[id] = true
+				p.set(id, func(t *thing) { t.text, t.version = "edited", p.next() })
+			}
+			store.Refuses = func(d worker.Document) bool { return failing[d.SourceID] } // there is no room for what was edited
+			quiet(t, store, p)
+			for i := range gone {
+				p.hidden[fmt.Sprintf("t%05d", i)] = true
+			}
+			p.hidden["t03999"] = true
+			p.set("t03999", func(t *thing) { t.version = p.next() })
+			completed := 0
+			for range 40 {
+				_, err := sync1(t.Context(), store, &limited{p, answers}, source.Options{})
+				require.NotErrorIs(t, err, source.ErrDeletionsRefused)
+				if err == nil {
+					completed++
+				}
+			}
+			require.Greater(t, completed, 10)
+			require.InDelta(t, n-gone-1, len(store.IDs()), 50)
+		})
+	}
+}
+
+func TestWhatIsAllowedToGoGoesThoughThePlaceDoesNotAnswerForAllOfIt(t *testing.T) {
+	const n, gone, answers = 1000, 800, 300
+	p, store := stockedWith(t, n)
+	for i := range gone {
+		id := fmt.Sprintf("t%05d", i)
+		p.hidden[id] = true
+		p.set(id, func(t *thing) { t.version = p.next() })
+	}
+	for range 100 {
+		store.Allows = true
+		_, err := sync1(t.Context(), store, &limited{p, answers}, source.Options{Again: 50})
+		if err == nil && len(store.IDs()) == n-gone {
+			return
+		}
+	}
+	require.Equal(t, n-gone, len(store.IDs()))
+}
+
 // What List loses, and what Look does not find, are refused together. The owner allows it: all of it goes, by one permission.
 func TestOnePermissionIsEnoughForAllThatIsLost(t *testing.T) {
 	l, store := &losing{}, workertest.New()

@@ -30,6 +30,8 @@ type Sync struct {
 	looks bool
 	// listing says that everything is listed, and that items that are not shown are gone. partial says that something was left out.
 	listing, partial bool
+	// unmarked says that a listing has ended, and that no checkpoint was set since.
+	unmarked bool
 
 	group   *errgroup.Group // reads items; nil: none
 	grouped context.Context // ends with the group's first error
@@ -167,6 +169,7 @@ func (s *Sync) run(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
+	at.Unread.Allowed = 0
 	if s.hasAway() {
 		at.Place.Round++
 		at.Place.Since = at.Place.Round
@@ -221,11 +224,15 @@ func (s *Sync) First() bool {
 }
 
 // remembersRefusal stores, with the latest checkpoint, that deletions were refused: what was not found until now is lost as soon as the owner allows it.
+// A checkpoint in the middle of a listing that has ended is none to go on from: what the listing had shown until then is known no more.
 func (s *Sync) remembersRefusal(ctx context.Context) error {
 	if err := s.sendAll(ctx); err != nil {
 		return err
 	}
 	s.state.Place.Round++
+	if s.unmarked {
+		s.state.Cursor = nil
+	}
 	return s.store.Checkpoint(ctx, s.state)
 }
 
@@ -242,7 +249,7 @@ func (s *Sync) Checkpoint(ctx context.Context, cursor any) error {
 	if err := s.store.Checkpoint(ctx, at); err != nil {
 		return err
 	}
-	s.state.Cursor = at.Cursor
+	s.state.Cursor, s.unmarked = at.Cursor, false
 	return nil
 }
 

@@ -53,6 +53,24 @@ func TestASyncThatTakesTooLongAndHasSentSomethingIsNotFailedBeforeItIsStored(t *
 	require.Equal(t, 3, f.isCut(c))
 }
 
+func TestASyncThatFailsAndKeepsWhatItHasSentIsNotFailedBeforeItIsStored(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	refused := errors.New("nothing was deleted")
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		err := errors.Join(run.Put(ctx, note(1)), run.Checkpoint(ctx, page{1}))
+		return errors.Join(err, worker.KeepSent(refused))
+	})
+	require.Equal(t, 2, f.drainsAsIs(c, `cut = 'nothing was deleted' AND cut_kind = 'transient' AND waits_until IS NULL`))
+}
+
+func TestASyncThatHasSentNothingFailsAtOnceWhateverItKeeps(t *testing.T) {
+	f := newFixture(t)
+	c := f.triggered()
+	f.work(func(context.Context, *worker.Run) error { return worker.KeepSent(errors.New("nothing was deleted")) })
+	f.becomes(c, `status = 'ERROR' AND status_message = 'nothing was deleted' AND failure_count = 1`)
+}
+
 func TestWhatHasANumberWhenASyncTakesTooLongIsSent(t *testing.T) {
 	f := newFixture(t)
 	c := f.triggered()

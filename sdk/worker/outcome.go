@@ -44,6 +44,20 @@ func Relist(err error) error {
 	return &relistError{err: err}
 }
 
+type keepSentError struct{ err error }
+
+func (e *keepSentError) Error() string { return e.err.Error() }
+func (e *keepSentError) Unwrap() error { return e.err }
+
+// KeepSent marks an error that fails the run like any other, but only once what the run has sent is stored and its checkpoints are passed.
+// Of a run that fails otherwise, what is not stored yet is refused, and sent again by the next.
+func KeepSent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &keepSentError{err: err}
+}
+
 type skippedError struct{ reason string }
 
 func (e *skippedError) Error() string { return "skipped: " + e.reason }
@@ -97,7 +111,8 @@ const (
 	failsForGood
 	failsAndRelists
 	tooLong
-	cut // too long, and what was sent is all in the stream
+	cut             // too long, and what was sent is all in the stream
+	failsWhenStored // what was sent is all in the stream
 	released
 	postponed
 	postponedWhenStored // what was sent is all in the stream
@@ -137,7 +152,7 @@ func asPostponed(err error) *postponedError {
 // kinds are what the database is told of a run that fails.
 var kinds = map[outcome]lifecycle.Failure{
 	failsForNow: lifecycle.Transient, failsForGood: lifecycle.Permanent, tooLong: lifecycle.TooLong,
-	failsAndRelists: lifecycle.Relist,
+	failsAndRelists: lifecycle.Relist, cut: lifecycle.TooLong, failsWhenStored: lifecycle.Transient,
 }
 
 // message is what the user reads of a failure.

@@ -60,8 +60,8 @@ func (w *Worker) sync(
 		how, err = w.complete(ctx, run, err, letGo)
 	}
 	switch how {
-	case cut:
-		w.cut(ctx, run, err)
+	case cut, failsWhenStored:
+		w.cut(ctx, run, how, err)
 		return nil
 	case postponedWhenStored:
 		w.postponeWhenStored(ctx, run, err)
@@ -78,7 +78,7 @@ func (w *Worker) flush(run *Run, err error) (outcome, error) {
 		if inOrder(err) {
 			err = flushed
 		}
-		return whenStored(run, outcomeOf(err, ended)), err
+		return whenStored(run, outcomeOf(err, ended), err), err
 	}
 	cause := context.Cause(run.outbox.handling)
 	switch {
@@ -88,11 +88,12 @@ func (w *Worker) flush(run *Run, err error) (outcome, error) {
 	case flushed != nil:
 		err = flushed
 	}
-	return whenStored(run, outcomeOf(err, cause)), err
+	return whenStored(run, outcomeOf(err, cause), err), err
 }
 
 // whenStored lets semantic store what a run has sent before it ends: where all of it is in the stream, and there is anything.
-func whenStored(run *Run, how outcome) outcome {
+func whenStored(run *Run, how outcome, err error) outcome {
+	var keeps *keepSentError
 	switch {
 	case run.outbox.total() == 0 || !run.outbox.isSent():
 		return how
@@ -100,6 +101,8 @@ func whenStored(run *Run, how outcome) outcome {
 		return cut
 	case how == postponed:
 		return postponedWhenStored
+	case how == failsForNow && errors.As(err, &keeps):
+		return failsWhenStored
 	}
 	return how
 }
@@ -277,17 +280,21 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, how outcome, err
 	notWritten(err, log)
 }
 
-// cut gives up a run that took too long: semantic stores what it has sent, and passes its checkpoints, before it fails. So a run
+// cut gives up a run that took too long, or fails: semantic stores what it has sent, and passes its checkpoints, before it fails. So a run
 // is not failed for what semantic, which may be away, has not stored yet.
-func (w *Worker) cut(ctx context.Context, run *Run, err error) {
-	w.metrics.syncs.WithLabelValues(string(lifecycle.TooLong)).Inc()
+func (w *Worker) cut(ctx context.Context, run *Run, how outcome, err error) {
+	kind := kinds[how]
+	w.metrics.syncs.WithLabelValues(string(kind)).Inc()
 	span := tracing.Of(ctx)
-	span.Set(tracing.Outcome(string(lifecycle.TooLong)))
-	span.Fail(string(lifecycle.TookTooLong))
-	sent, seq := run.outbox.total(), run.outbox.lastSequence()
-	run.log.Warn("the sync took too long; it fails when what it has sent is stored", "sent", sent, "err", err)
+	span.Set(tracing.Outcome(string(kind)))
+	span.Fail(string(ledgerReasons[kind]))
+	sent, seq, text := run.outbox.total(), run.outbox.lastSequence(), err.Error()
+	if how == cut {
+		text = message(err, errTooLong)
+	}
+	run.log.Warn("the sync fails when what it has sent is stored", "kind", kind, "sent", sent, "err", err)
 	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
-		return w.lifecycle.Cut(ctx, run.try, sent, seq, message(err, errTooLong))
+		return w.lifecycle.Cut(ctx, run.try, sent, seq, kind, text)
 	}), run.log)
 }
 

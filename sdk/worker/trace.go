@@ -15,7 +15,7 @@ import (
 // ledgerReasons are what the ledger says of a failure.
 var ledgerReasons = map[lifecycle.Failure]lifecycle.Reason{
 	lifecycle.Transient: lifecycle.TransientFailure, lifecycle.Permanent: lifecycle.PermanentFailure,
-	lifecycle.TooLong: lifecycle.TookTooLong,
+	lifecycle.TooLong: lifecycle.TookTooLong, lifecycle.Relist: lifecycle.TransientFailure,
 }
 
 // trace begins the span of this worker's part of a run, below the one that its trigger comes from.

@@ -271,7 +271,7 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := append(found, ended...)
+	all := slices.Concat(found, ended)
 	switch {
 	case more:
 		last := ended[len(ended)-1]

@@ -12,7 +12,7 @@ import (
 // cut gives a run up that took too long, as its worker does.
 func (c trip) cut(sent int64, place uint64) error {
 	c.f.t.Helper()
-	return lifecycle.New(c.f.pool).Cut(ctx, c.of(), sent, place, "it takes its time")
+	return lifecycle.New(c.f.pool).Cut(ctx, c.of(), sent, place, lifecycle.TooLong, "it takes its time")
 }
 
 // tookTooLong says that a run has failed so, how many failures its connector counts, and whether it is due at once.
@@ -43,6 +43,20 @@ func TestARunThatIsCutWithoutACheckpointCountsAsAFailure(t *testing.T) {
 	require.NoError(t, c.cut(1, 9))
 	c.stores(c.doc(1, "a", "one"))
 	c.tookTooLong(1, false, `{}`)
+}
+
+func TestARunThatFailsWhenItIsStoredCountsAsAFailureThoughItHasPassedACheckpoint(t *testing.T) {
+	f := newFixture(t)
+	c := f.syncing()
+	require.NoError(t, lifecycle.New(f.pool).Cut(ctx, c.of(), 2, 9, lifecycle.Transient, "nothing was deleted"))
+	c.stores(c.doc(1, "a", "one"))
+	c.stillRuns()
+	c.stores(c.checkpoint(2, 2))
+	require.Equal(t, "failed: transient failure: nothing was deleted",
+		one[string](f, `SELECT status || ': ' || reason || ': ' || error_message FROM scheduler_runs WHERE id = $1`, c.session))
+	require.True(t, one[bool](f, `SELECT status = 'ERROR' AND failure_count = 1 AND next_sync_at > clock_timestamp() AND state = '{"page": 2}'
+		FROM connectors WHERE id = $1`, c.connector))
+	require.Equal(t, int64(1), f.count("documents WHERE status = 'stored'"))
 }
 
 func TestARunThatIsCutIsCompletedByALookWhereEverythingIsStoredAlready(t *testing.T) {

@@ -305,7 +305,7 @@ func (w *world) cut(t *trip, sent int, isToWait bool) {
 		if isToWait {
 			return w.moves.PostponeWhenStored(ctx, t.try, last, t.place, time.Second, "the source asked us to wait")
 		}
-		return w.moves.Cut(ctx, t.try, last, t.place, "it takes its time")
+		return w.moves.Cut(ctx, t.try, last, t.place, lifecycle.TooLong, "it takes its time")
 	})
 	if w.allowed("a cut", t, err, before.heldBy(t) && before.DrainSeq == nil) {
 		w.sessions[t.try.Run].total = last

@@ -12,3 +12,7 @@ LIMIT @page::integer;
 -- The same of a connector that the viewer sees.
 SELECT f.reason::text AS reason, f.documents::bigint AS documents, f.all_documents::bigint AS all_documents, f.reasons::bigint AS reasons
 FROM api.failed_documents(@connector_id::integer, @page::integer) f;
+
+-- name: SeenInPart :one
+-- Whether a connector has more documents than SeenFailedDocuments looks at.
+SELECT (api.documents_through(@connector_id::integer, '', 99999) IS NOT NULL)::boolean AS in_part;

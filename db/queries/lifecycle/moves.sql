@@ -14,7 +14,7 @@ SELECT moves.drain(@run_id::uuid, @try_id::uuid, @seq::bigint)::boolean;
 SELECT d.place::integer AS place, d.drained::boolean AS done FROM moves.drain_all(@asked::jsonb) d;
 
 -- name: Cut :one
-SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text)::boolean;
+SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text, NULL, @kind::text)::boolean;
 
 -- name: CutToWait :one
 SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text, @wait::interval)::boolean;

@@ -25,6 +25,8 @@ type Summary struct {
 	Documents int64 `json:"documents"`
 	// Reasons are the most frequent ones, the most frequent first.
 	Reasons []Reason `json:"reasons"`
+	// Partial: they were looked for in a part of its documents.
+	Partial bool `json:"partial,omitempty" doc:"They were looked for in the first 100,000 of its documents."`
 
 	connector int32
 	// others is how many reasons there are beside those.
@@ -52,7 +54,11 @@ func Seen(ctx context.Context, tx pgx.Tx, connector int32) (Summary, error) {
 	for i, r := range found {
 		rows[i] = dbgen.FailedDocumentsRow(r)
 	}
-	return summary(connector, rows, err)
+	s, err := summary(connector, rows, err)
+	if err == nil {
+		s.Partial, err = dbgen.New(tx).SeenInPart(ctx, connector)
+	}
+	return s, err
 }
 
 func summary(connector int32, rows []dbgen.FailedDocumentsRow, err error) (Summary, error) {
@@ -75,6 +81,9 @@ func (s Summary) Lines() []string {
 	what := "1 document is failed"
 	if s.Documents > 1 {
 		what = fmt.Sprintf("%d documents are failed", s.Documents)
+	}
+	if s.Partial {
+		what = "at least " + what
 	}
 	lines := []string{fmt.Sprintf("%s; `echomind documents %d --failed` lists what failed:", what, s.connector)}
 	for _, r := range s.Reasons {

@@ -161,11 +161,11 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.draining(2)
 			w.exec(`UPDATE open_runs SET cut = 'it takes its time', total = 2`)
 			w.service("echomind-semantic")
-		}, evidence.Storing, true, []string{"gave it up: it takes its time", "took too long", "goes on from its last checkpoint"}},
+		}, evidence.Storing, true, []string{"gave it up: it takes its time", "gave it up (it takes its time)", "goes on from its last checkpoint"}},
 		{"it was cut and is stored", func(w *world) {
 			w.draining(2)
 			w.exec(`UPDATE open_runs SET cut = 'it takes its time', total = 2, stored = 2, whole = true`)
-		}, evidence.Completing, true, []string{"took too long", "about to fail", "syncs again"}},
+		}, evidence.Completing, true, []string{"gave it up (it takes its time)", "about to fail", "syncs again"}},
 		{"its source asked to wait, and it drains", func(w *world) {
 			w.documents(3)
 			w.syncing("10 seconds")

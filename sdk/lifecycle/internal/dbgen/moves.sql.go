@@ -29,7 +29,7 @@ func (q *Queries) Cancel(ctx context.Context, arg CancelParams) (bool, error) {
 }
 
 const cut = `-- name: Cut :one
-SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text)::boolean
+SELECT moves.cut($1::uuid, $2::uuid, $3::bigint, $4::bigint, $5::text, NULL, $6::text)::boolean
 `
 
 type CutParams struct {
@@ -38,6 +38,7 @@ type CutParams struct {
 	Sent    int64
 	Seq     int64
 	Message string
+	Kind    string
 }
 
 func (q *Queries) Cut(ctx context.Context, arg CutParams) (bool, error) {
@@ -47,6 +48,7 @@ func (q *Queries) Cut(ctx context.Context, arg CutParams) (bool, error) {
 		arg.Sent,
 		arg.Seq,
 		arg.Message,
+		arg.Kind,
 	)
 	var column_1 bool
 	err := row.Scan(&column_1)

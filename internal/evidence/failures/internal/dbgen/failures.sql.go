@@ -99,3 +99,15 @@ func (q *Queries) SeenFailedDocuments(ctx context.Context, arg SeenFailedDocumen
 	}
 	return items, nil
 }
+
+const seenInPart = `-- name: SeenInPart :one
+SELECT (api.documents_through($1::integer, '', 99999) IS NOT NULL)::boolean AS in_part
+`
+
+// Whether a connector has more documents than SeenFailedDocuments looks at.
+func (q *Queries) SeenInPart(ctx context.Context, connectorID int32) (bool, error) {
+	row := q.db.QueryRow(ctx, seenInPart, connectorID)
+	var in_part bool
+	err := row.Scan(&in_part)
+	return in_part, err
+}
