@@ -60,6 +60,32 @@ func TestTheAuditKeepsOfAConfigurationWhatHasChangedAndLittleOfThat(t *testing.T
 	}
 }
 
+// What is hostile is not read: no more texts than 8 KiB have, before and after.
+func TestALargeConfigurationIsNotReadForItsFingerprints(t *testing.T) {
+	b := newBase(t)
+	calls := func(sql string, args ...any) int {
+		b.exec(`BEGIN`)
+		b.exec(`SET LOCAL track_functions = 'all'`)
+		b.exec(sql, args...)
+		n := one[int](b, `SELECT coalesce(sum(calls), 0) FROM pg_stat_xact_user_functions WHERE funcname LIKE 'fingerprint%'`)
+		b.exec(`COMMIT`)
+		return n
+	}
+	for _, config := range []string{
+		`SELECT jsonb_build_object('l', (SELECT jsonb_agg('//?a'::text) FROM generate_series(1, 8000)))`, `SELECT jsonb_build_object('t', repeat('//a@b ', 10000))`,
+		`SELECT jsonb_object_agg(n, '//a@'::text) FROM generate_series(1, 3500) n`,
+	} {
+		for _, sql := range []string{
+			`INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 1, (` + config + `))`,
+			`UPDATE connectors SET config = config || '{"l": ["//?b"], "t": "//a@b", "5": "x"}'`, `UPDATE connectors SET config = '{}'`, `DELETE FROM connectors`,
+		} {
+			if n := calls(sql); n < 1 || n > 100 {
+				t.Errorf("%s, then %s: %d calls", config, sql, n)
+			}
+		}
+	}
+}
+
 func TestATokenThatWasRevokedStaysSo(t *testing.T) {
 	b := newBase(t)
 	id := one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (7, 'user', '{read}', sha256('s'), 'x') RETURNING id`)
@@ -75,12 +101,12 @@ func TestWhatIsTooOldGoesABatchAtATimeAndTheRestStays(t *testing.T) {
 	b := newBase(t)
 	b.exec(`TRUNCATE request_keys`)
 	b.exec(`INSERT INTO audit (at, source, login, person, action, object_id) SELECT clock_timestamp() - make_interval(days => 40 - n, hours => -12), 'sql', 'x', 'x', 'x', n::text FROM generate_series(1, 20) n`)
-	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at, revoked_at, made_with) VALUES
-		(7, 'user', '{read}', sha256('1'), 'x', NULL, clock_timestamp() - interval '31 days', NULL), (7, 'user', '{read}', sha256('2'), 'x', clock_timestamp() - interval '31 days', NULL, 1),
-		(7, 'user', '{read}', sha256('3'), 'x', NULL, NULL, NULL), (7, 'user', '{read}', sha256('4'), 'x', clock_timestamp() - interval '1 day', NULL, NULL)`)
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at, revoked_at, made_through) VALUES
+		(7, 'user', '{read}', sha256('1'), 'x', NULL, clock_timestamp() - interval '31 days', '{}'), (7, 'user', '{read}', sha256('2'), 'x', NULL, NULL, '{1}'),
+		(7, 'user', '{read}', sha256('3'), 'x', NULL, NULL, '{}'), (7, 'user', '{read}', sha256('4'), 'x', clock_timestamp() - interval '1 day', NULL, '{}')`)
 	b.exec(`INSERT INTO request_keys (user_id, key, at, asked) SELECT 7, n::text, clock_timestamp() - make_interval(hours => n), '' FROM generate_series(20, 27) n`)
 	entries := one[int](b, `SELECT count(*) FROM audit`)
-	b.moves("9", `SELECT moves.keep_audit('30 days', 4)`) // of the first there is one that made another
+	b.moves("10", `SELECT moves.keep_audit('30 days', 4)`) // of the first there is one that was made through another
 	for one[int](b, `SELECT moves.keep_audit('30 days', 4)`) > 0 {
 	}
 	if left := one[string](b, `SELECT concat_ws(' ', (SELECT count(*) FROM audit), (SELECT string_agg(id::text, ',' ORDER BY id) FROM access_tokens), (SELECT string_agg(key, ',' ORDER BY key) FROM request_keys))`); left !=

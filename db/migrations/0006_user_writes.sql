@@ -478,7 +478,7 @@ BEGIN
         PERFORM moves.allow_deletions(connector, asked);
     END IF;
     PERFORM moves.note_change('connectors.sync', connector::text, NULL, jsonb_build_object('allow_deletions', coalesce(allow_deletions, false),
-        'parameters', moves.fingerprinted(parameters)), c) FROM connectors c WHERE c.id = connector;
+        'parameters', moves.kept_config(parameters, NULL)), c) FROM connectors c WHERE c.id = connector;
     RETURN asked;
 END $$;
 -- +goose StatementEnd

@@ -40,32 +40,19 @@ CREATE TABLE access_tokens (
     revoked_at   timestamptz,
     -- Written at most once an hour.
     last_used_at timestamptz,
-    -- With which token it was made: it ends no later than that, and is revoked with it.
-    made_with    integer
-        CONSTRAINT access_tokens_made_with_known REFERENCES access_tokens
+    -- The tokens through which it was made, the first of them first. It counts while each of them does, and may no more than any of them, so that ending one
+    -- changes one row.
+    made_through integer[] NOT NULL DEFAULT '{}'
+        CONSTRAINT access_tokens_made_depth CHECK (cardinality(made_through) <= 8)
 );
 -- Tokens: those of a user.
 CREATE INDEX access_tokens_user ON access_tokens (user_id, id);
 -- keep_audit: those that are over for long.
 CREATE INDEX access_tokens_over ON access_tokens (least(revoked_at, expires_at));
--- Tokens: those that one has made.
-CREATE INDEX access_tokens_made_with ON access_tokens (made_with) WHERE made_with IS NOT NULL;
-
--- +goose StatementBegin
-CREATE FUNCTION access_tokens_revoke_made() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
-BEGIN
-    WITH RECURSIVE made AS (
-        SELECT t.id FROM access_tokens t WHERE t.made_with = NEW.id
-        UNION
-        SELECT t.id FROM access_tokens t JOIN made m ON t.made_with = m.id
-    )
-    UPDATE access_tokens t SET revoked_at = NEW.revoked_at FROM made m WHERE t.id = m.id AND t.revoked_at IS NULL;
-    RETURN NULL;
-END $$;
--- +goose StatementEnd
-CREATE TRIGGER access_tokens_revoked AFTER UPDATE OF revoked_at ON access_tokens FOR EACH ROW
-    WHEN (OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL) EXECUTE FUNCTION access_tokens_revoke_made();
+-- keep_audit: those that one has made, and these.
+CREATE INDEX access_tokens_made_through ON access_tokens USING gin (made_through);
+-- Tokens: those of a user that are not over.
+CREATE INDEX access_tokens_left ON access_tokens (user_id, coalesce(expires_at, 'infinity')) WHERE revoked_at IS NULL;
 
 -- A token that was revoked stays so, since then.
 -- +goose StatementBegin
@@ -83,7 +70,8 @@ CREATE TRIGGER access_tokens_revoked_once BEFORE UPDATE OF revoked_at ON access_
 CREATE FUNCTION users_revoke_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    UPDATE access_tokens t SET revoked_at = clock_timestamp() WHERE t.user_id = OLD.user_id AND t.revoked_at IS NULL;
+    UPDATE access_tokens t SET revoked_at = clock_timestamp()
+        WHERE t.user_id = OLD.user_id AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > (SELECT clock_timestamp());
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -269,8 +257,12 @@ BEGIN
         SELECT string_agg(CASE WHEN w.word[1] LIKE '%//%' THEN moves.fingerprinted_url(w.word[1]) ELSE w.word[1] END, '' ORDER BY w.place) INTO plain
         FROM regexp_matches(plain, '[[:space:]]+|[^[:space:]]+', 'g') WITH ORDINALITY w(word, place);
     END IF;
-    RETURN to_jsonb(translate(replace(regexp_replace(plain, '([A-Za-z_-]*(token|secret|password|passwd|pwd|passphrase|credential|key|sig|sess(ion)?id)[A-Za-z_-]*["''\\]*[[:space:]]*[=:][[:space:]]*)(\\*''[^'']*''|\\*"[^"]*"|[^[:space:];&,]+)',
-        '\1secret', 'gi'), chr(1), 'secret:'), chr(2), ''));
+    -- A pair, or somebody who may enter, that is not hidden by now: where it ends is not told from other text.
+    IF plain ~* '(token|secret|passwor[dt]|passwd|pwd|passphrase|credential|key|sig|sess(ion)?id|(^|[^a-z])(pass|auth|jwt)([^a-z]|$))[a-z_-]*["''\\]*[[:space:]]*[=:]'
+            OR plain ~ (':[^@/[:space:]' || chr(1) || chr(2) || ']+@') OR plain ~ (chr(2) || '[[:space:]][^@' || chr(2) || ']*@') THEN
+        RETURN to_jsonb(moves.fingerprint(value #>> '{}'));
+    END IF;
+    RETURN to_jsonb(translate(replace(plain, chr(1), 'secret:'), chr(2), ''));
 END $$;
 -- +goose StatementEnd
 
@@ -282,7 +274,10 @@ CREATE FUNCTION moves.kept_config(of jsonb, from_ jsonb) RETURNS jsonb
 DECLARE
     kept jsonb;
 BEGIN
-    IF jsonb_typeof(of) <> 'object' THEN
+    IF octet_length((CASE jsonb_typeof(of) WHEN 'object' THEN (SELECT jsonb_object_agg(k.key, k.value) FROM jsonb_each(of) k
+            WHERE octet_length(k.value::text) <= 2048 AND k.value IS DISTINCT FROM from_ -> k.key) ELSE of END)::text) > 8192 THEN
+        RETURN to_jsonb(format('%s, %s bytes', moves.fingerprint(of::text), octet_length(of::text)));   -- not read further: what is hostile takes long
+    ELSIF jsonb_typeof(of) IS DISTINCT FROM 'object' THEN
         RETURN moves.fingerprinted(of);
     END IF;
     SELECT coalesce(jsonb_object_agg(k.key, CASE WHEN octet_length(k.value::text) > 2048 THEN to_jsonb(format('%s, %s bytes', moves.fingerprint(k.value::text), octet_length(k.value::text)))
@@ -380,14 +375,14 @@ CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope
     dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
--- Writes down a change of a row of another table. Its arguments are what the changes are called, the key, and what is not shown.
+-- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, and what is not shown.
 -- +goose StatementBegin
 CREATE FUNCTION audit_row() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
-    key     text := coalesce(new_row, old_row) ->> TG_ARGV[1];
+    key     text := (SELECT string_agg(coalesce(new_row, old_row) ->> k.name, '/' ORDER BY k.place) FROM unnest(TG_ARGV[1]::text[]) WITH ORDINALITY k(name, place));
 BEGIN
     old_row := old_row - TG_ARGV[2]::text[];
     new_row := new_row - TG_ARGV[2]::text[];
@@ -399,16 +394,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER access_tokens_audit AFTER INSERT OR UPDATE ON access_tokens
-    FOR EACH ROW EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
+    FOR EACH ROW EXECUTE FUNCTION audit_row('tokens', '{id}', '{secret_sha256,last_used_at}');
 -- But of keep_audit, which removes what is over for long. No role deletes a token.
 CREATE TRIGGER access_tokens_audit_deleted AFTER DELETE ON access_tokens FOR EACH ROW
-    WHEN (current_setting('echomind.keeping', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION audit_row('tokens', 'id', '{secret_sha256,last_used_at}');
-CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', 'user_id', '{}');
-CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', 'group_id', '{}');
-CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', 'name', '{}');
-CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', 'name', '{}');
-CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', 'name', '{entries}');
-CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', 'user_id', '{}');
+    WHEN (current_setting('echomind.keeping', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION audit_row('tokens', '{id}', '{secret_sha256,last_used_at}');
+CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', '{user_id}', '{}');
+CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', '{group_id,user_id}', '{}');
+CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', '{name}', '{}');
+CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', '{name}', '{}');
+CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', '{name}', '{entries}');
+CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', '{user_id}', '{}');
 
 -- +goose StatementBegin
 CREATE FUNCTION audit_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -465,8 +460,44 @@ WHERE (c.scope = ANY (api.open_scopes())
 -- What somebody may change, and what it may become.
 CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH CASCADED CHECK OPTION;
 
--- What somebody may give: another scope, owner or type. Who may change a connector of somebody else's changes none of these.
+-- What somebody may give: another scope, owner or type, as connectors_given says. Who may change a connector of somebody else's changes none of these.
 CREATE VIEW api.givable AS SELECT * FROM api.changeable WHERE api.is_superadmin() OR user_id = api.viewer_id() WITH CASCADED CHECK OPTION;
+
+-- Since which version of its configuration a connector has its owner, and since which all that says who sees it; no row: since it is there. Its runs of before are
+-- for who saw them.
+CREATE TABLE connector_handovers (
+    connector_id   integer PRIMARY KEY,
+    user_id        integer NOT NULL,
+    owned_version  bigint NOT NULL,
+    shared_version bigint NOT NULL
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_given() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM connector_handovers h WHERE h.connector_id = OLD.id;
+        RETURN NULL;
+    END IF;
+    IF (SELECT a.source = 'api' FROM moves.actor() a) AND NOT api.creates(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) THEN
+        RAISE EXCEPTION 'connector % becomes nothing that its writer may not add', NEW.id USING ERRCODE = 'with_check_option_violation';
+    END IF;
+    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN 0 ELSE NEW.config_version END, NEW.config_version)
+    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_given AFTER UPDATE OF type, user_id, scope, scope_id ON connectors FOR EACH ROW
+    WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id)) EXECUTE FUNCTION connectors_given();
+CREATE TRIGGER connectors_gone AFTER DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_given();
+
+-- Whether somebody may add a connector of an ownership, or make it of one that they may give.
+-- +goose StatementBegin
+CREATE FUNCTION api.creates(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT api.is_superadmin() OR (type <> ALL (api.job_types()) AND owner = api.viewer_id()
+        AND (scope = 'user' OR (scope = 'group' AND scope_id = ANY (api.groups('create_groups')))))
+$$;
+-- +goose StatementEnd
 
 -- What somebody may add. Who leads a group changes its connectors, and adds none.
 CREATE VIEW api.creatable AS
@@ -474,25 +505,35 @@ SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh
     c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
     c.created_by, c.updated_by
 FROM connectors c
-WHERE api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[]) AND c.user_id = api.viewer_id()
-    AND (c.scope = 'user' OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('create_groups'))::text[]))))
+WHERE api.creates(c.type, c.user_id, c.scope, c.scope_id)
 WITH CASCADED CHECK OPTION;
 
--- Whether somebody sees a connector that is there: asked of one row after the other, never of all connectors at once.
+-- Whether somebody sees a connector of an ownership, as api.connectors says.
 -- +goose StatementBegin
-CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM api.connectors c WHERE c.id = connector);
+    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
+        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
 END $$;
 -- +goose StatementEnd
 
--- The runs of what somebody sees; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
+-- Whether somebody sees a connector that is there: asked of one row after the other, never of all connectors at once.
+-- +goose StatementBegin
+CREATE FUNCTION api.sees_connector(connector integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM connectors c WHERE c.id = connector AND api.sees(c.type, c.user_id, c.scope, c.scope_id));
+END $$;
+-- +goose StatementEnd
+
+-- The runs of what somebody sees, and saw then; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
     r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
     r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
-FROM scheduler_runs r WHERE api.is_superadmin() OR api.sees_connector(r.connector_id);
+FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
+    SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
 CREATE VIEW api.evidence AS
@@ -552,15 +593,6 @@ CREATE VIEW api.limits AS
 SELECT q.user_id, q.max_connectors, q.max_concurrent_syncs, q.max_documents, q.max_bytes FROM owner_quotas q
 WHERE api.is_superadmin() OR (q.user_id IN (0, api.viewer_id()) AND api.viewer_id() IS NOT NULL);
 
--- Whether somebody sees a connector of an ownership, as api.connectors says.
--- +goose StatementBegin
-CREATE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
-        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
-END $$;
--- +goose StatementEnd
-
 -- What was done to a connector is for who sees it now, and saw it before and after. That of deleted ones is for who sees everything.
 CREATE VIEW api.audit AS
 SELECT a.* FROM audit a
@@ -570,7 +602,8 @@ WHERE api.is_superadmin()
 
 -- Everybody sees their own tokens.
 CREATE VIEW api.tokens AS
-SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at, t.revoked_at, t.last_used_at
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at,
+    least(t.revoked_at, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (t.made_through))) AS revoked_at, t.last_used_at
 FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
 
 -- A number for each role, so that the lesser of two is found.
@@ -578,7 +611,8 @@ FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
 CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;
 -- +goose StatementEnd
 
--- Whose token it is, and what it may do: at most what its owner may. No row: there is none of this secret, or it is over.
+-- Whose token it is, and what it may do: at most what its owner may, and what those may with whose tokens it was made. No row: there is none of this secret, or
+-- it is over, or one that it was made through.
 -- +goose StatementBegin
 CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integer, OUT user_id integer, OUT role text, OUT scopes text[],
     OUT groups text[], OUT leads text[]) RETURNS SETOF record
@@ -586,10 +620,17 @@ CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integ
 DECLARE
     t      access_tokens;
     moment timestamptz := clock_timestamp();
+    alive  integer;
 BEGIN
     SELECT * INTO t FROM access_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
         AND (k.expires_at IS NULL OR k.expires_at > moment);
     IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT (ARRAY['user', 'admin', 'superadmin'])[min(least(api.rank(a.role), api.rank(u.role)))], count(*) INTO role, alive
+        FROM access_tokens a LEFT JOIN users u ON u.user_id = a.user_id
+        WHERE a.id = ANY (t.made_through || t.id) AND a.revoked_at IS NULL AND coalesce(a.expires_at > moment, true);
+    IF alive <= cardinality(t.made_through) THEN
         RETURN;
     END IF;
     IF coalesce(t.last_used_at < moment - interval '1 hour', true) THEN
@@ -597,13 +638,30 @@ BEGIN
     END IF;
     token_id := t.id;
     user_id := t.user_id;
-    role := t.role;
-    SELECT CASE WHEN api.rank(u.role) < api.rank(t.role) THEN u.role ELSE t.role END INTO role FROM users u WHERE u.user_id = t.user_id;
-    role := coalesce(role, t.role);
     scopes := t.scopes;
     SELECT coalesce(array_agg(g.group_id), '{}'), coalesce(array_agg(g.group_id) FILTER (WHERE g.leads), '{}') INTO groups, leads
         FROM (SELECT * FROM group_members m WHERE m.user_id = t.user_id ORDER BY m.group_id LIMIT 1000) g;
     RETURN NEXT;
+END $$;
+-- +goose StatementEnd
+
+-- Refuses a token more for a user who has 100, or was made 1,000 in a day. Those that are over with one that they were made through are said to be.
+-- +goose StatementBegin
+CREATE FUNCTION api.bound_tokens(owner integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    UPDATE access_tokens t SET revoked_at = o.revoked_at
+        FROM (SELECT k.id, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (k.made_through)) AS revoked_at FROM access_tokens k
+            WHERE k.user_id = owner AND k.revoked_at IS NULL AND coalesce(k.expires_at, 'infinity') > moment AND k.made_through <> '{}' LIMIT 200) o
+        WHERE t.id = o.id AND t.revoked_at IS NULL AND o.revoked_at IS NOT NULL;
+    IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > moment LIMIT 100) n) = 100 THEN
+        RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
+    END IF;
+    IF (SELECT t.created_at FROM access_tokens t WHERE t.user_id = owner ORDER BY t.id DESC OFFSET 999 LIMIT 1) > moment - interval '1 day' THEN
+        RAISE EXCEPTION '1,000 tokens were made for user % in a day; use those that there are', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_daily';
+    END IF;
 END $$;
 -- +goose StatementEnd
 
@@ -624,15 +682,14 @@ BEGIN
     IF until <= clock_timestamp() THEN
         RAISE EXCEPTION 'expires_at is over already' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_expires_later';
     END IF;
-    IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at > clock_timestamp(), true) LIMIT 100) n) = 100 THEN
-        RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
+    PERFORM api.bound_tokens(owner);
+    SELECT * INTO parent FROM access_tokens t WHERE t.id = (viewer ->> 'token_id')::integer;
+    IF cardinality(parent.made_through) = 8 THEN
+        RAISE EXCEPTION 'a token that was made through 8 others makes none' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_made_depth';
     END IF;
-    SELECT * INTO parent FROM access_tokens t WHERE t.id = (viewer ->> 'token_id')::integer FOR SHARE;   -- a revoking waits, and takes this one along
-    IF parent.revoked_at IS NOT NULL THEN
-        RAISE EXCEPTION 'a token that is revoked makes none' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
-    END IF;
-    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at, made_with)
-        VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), least(until, parent.expires_at), parent.id) RETURNING id INTO made;
+    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at, made_through)
+        VALUES (owner, label, of_role, of_scopes, sha256, (SELECT a.person FROM moves.actor() a), least(until, parent.expires_at),
+            CASE WHEN parent.id IS NULL THEN '{}' ELSE parent.made_through || parent.id END) RETURNING id INTO made;
     RETURN made;
 END $$;
 -- +goose StatementEnd
@@ -642,6 +699,15 @@ END $$;
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- The entry of a connector's audit that is so many before another one, so that a look for those of when somebody saw it is bounded; null: there are not so many.
+-- It reads an index alone.
+-- +goose StatementBegin
+CREATE FUNCTION api.audit_back(connector integer, behind bigint, back integer) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT a.id FROM audit a WHERE a.connector_id = connector AND a.id < behind ORDER BY a.id DESC OFFSET least(back, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 
@@ -722,9 +788,12 @@ DROP TABLE audit;
 DROP TABLE access_tokens;
 DROP TABLE group_members;
 DROP TABLE users;
+DROP TRIGGER connectors_gone ON connectors;
+DROP TRIGGER connectors_given ON connectors;
+DROP FUNCTION connectors_given();
+DROP TABLE connector_handovers;
 DROP TRIGGER connector_secrets_noted ON connector_secrets;
 DROP FUNCTION connector_secrets_audit();
-DROP FUNCTION access_tokens_revoke_made();
 DROP FUNCTION access_tokens_stay_revoked();
 DROP FUNCTION users_revoke_tokens();
 DROP FUNCTION audit_refuse();

@@ -59,6 +59,7 @@ CREATE FUNCTION moves.keep_audit(retention interval, batch integer, OUT removed 
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' SET echomind.keeping = 'on' AS $$
 DECLARE
     oldest timestamptz := clock_timestamp() - retention;
+    over   integer[];
     more   integer;
 BEGIN
     IF retention IS NULL OR retention < '1 day' THEN
@@ -67,9 +68,12 @@ BEGIN
     -- In the order of their numbers, which is that of their times but for transactions that overlap.
     DELETE FROM audit a WHERE a.id IN (SELECT e.id FROM (SELECT o.id, o.at FROM audit o ORDER BY o.id LIMIT batch) e WHERE e.at < oldest);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    -- One that has made others goes after them.
-    DELETE FROM access_tokens t WHERE t.id IN (SELECT o.id FROM access_tokens o WHERE least(o.revoked_at, o.expires_at) < oldest
-        AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_with = o.id) ORDER BY least(o.revoked_at, o.expires_at) LIMIT batch FOR UPDATE SKIP LOCKED);
+    -- Those that were made through one of them are over for as long, and go before it.
+    SELECT array_agg(o.id) INTO over FROM (SELECT k.id FROM access_tokens k WHERE least(k.revoked_at, k.expires_at) < oldest ORDER BY least(k.revoked_at, k.expires_at) LIMIT batch) o;
+    DELETE FROM access_tokens t WHERE t.id IN (SELECT m.id FROM access_tokens m WHERE m.made_through && over LIMIT batch);
+    GET DIAGNOSTICS more = ROW_COUNT;
+    removed := removed + more;
+    DELETE FROM access_tokens t WHERE t.id = ANY (over) AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_through && over);
     GET DIAGNOSTICS more = ROW_COUNT;
     removed := removed + more;
     DELETE FROM request_keys k WHERE (k.user_id, k.key) IN (SELECT o.user_id, o.key FROM request_keys o

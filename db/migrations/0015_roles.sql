@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), access_tokens_revoke_made(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(),
+    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -139,7 +139,7 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 
 -- Who may use services/api, and what was done: read by everybody who administers, written by the console and by functions of schema api.
 GRANT SELECT ON users, group_members, audit TO echomind_console;
-GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, made_with) ON access_tokens TO echomind_console;
+GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, made_through) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, name, role, scopes, secret_sha256, created_by, expires_at), UPDATE (revoked_at) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, role), UPDATE (role), DELETE ON users TO echomind_console;
 GRANT INSERT (user_id, group_id, leads), UPDATE (leads), DELETE ON group_members TO echomind_console;
@@ -148,6 +148,7 @@ GRANT INSERT (user_id, group_id, leads), UPDATE (leads), DELETE ON group_members
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA api FROM PUBLIC;
 GRANT USAGE ON SCHEMA api, moves, public TO echomind_api;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA api TO echomind_api;
+REVOKE ALL ON FUNCTION api.bound_tokens(integer) FROM echomind_api;
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,

@@ -160,8 +160,8 @@ func (w Who) Creates(of Ownership) bool {
 	return false
 }
 
-// Gives says whether somebody may give a connector another owner, scope or type: its owner, as far as they might add what it becomes, and
-// superadmins. Who may only change it takes it from nobody.
+// Gives says whether somebody may give a connector another owner, scope or type: its owner, and superadmins, as far as they might add what it
+// becomes. Who may only change it takes it from nobody.
 func (w Who) Gives(of Ownership) bool {
 	return w.Role == Superadmin || of.UserID == w.UserID && w.Changes(of)
 }

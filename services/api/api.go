@@ -143,14 +143,14 @@ const operationKey = "operation"
 func register[I, O any](a *API, operation identity.Operation, method, path, summary string, status int, handle func(context.Context, *I) (*O, error)) {
 	rule := identity.RuleOf(operation)
 	errs := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable}
-	if rule.Right != identity.Nothing {
+	if rule.Right != identity.Nothing || operation == identity.RevokeToken {
 		errs = append(errs, http.StatusNotFound)
 	}
 	if method == http.MethodPatch || method == http.MethodDelete {
 		errs = append(errs, http.StatusPreconditionFailed, http.StatusPreconditionRequired)
 	}
 	if method != http.MethodGet {
-		errs = append(errs, http.StatusConflict, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
+		errs = append(errs, http.StatusConflict, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	huma.Register(a.huma, huma.Operation{
 		OperationID: string(operation), Method: method, Path: base + path, Summary: summary, DefaultStatus: status, MaxBodyBytes: maxBody, Errors: errs,

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -137,7 +136,11 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 	if err != nil {
 		return nil, err
 	}
-	return &OneConnector{ETag: etag(found.ID, found.UpdatedAt), Body: viewConnector(found)}, nil
+	out := &OneConnector{ETag: etag(found.ID, found.UpdatedAt), Body: viewConnector(found)}
+	if !requestOf(ctx).Has(identity.Read) { // who may only change it is not shown what was in it
+		out.Body.Config, out.Body.NextParameters = Object("{}"), nil
+	}
+	return out, nil
 }
 
 func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, err error) {
@@ -251,10 +254,15 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 			SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes, Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp,
 			CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes, MaxRetries: old.MaxRetries, DeletionGuard: old.DeletionGuard,
 		}
+		before := p
 		in.Body.Name.set(&p.Name, "")
 		in.Body.Type.set(&p.Type, "")
 		in.Body.apply(&p, requestOf(ctx).Who)
 		if err := in.Body.check(p); err != nil {
+			return err
+		}
+		if same(p, before) { // nobody's work is signed by who changes nothing of it
+			out, err = seen(ctx, q, in.number())
 			return err
 		}
 		given := p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
@@ -335,8 +343,12 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 	if in.Body != nil {
 		p.AllowDeletions = in.Body.AllowDeletions
 		if in.Body.Parameters != nil && string(in.Body.Parameters) != "null" {
-			if !json.Valid(in.Body.Parameters) {
+			object, isObject := objectOf(in.Body.Parameters)
+			if !isObject {
 				return nil, problem.Invalid("body.parameters", "must be an object")
+			}
+			if err := unmasked(object, "body.parameters"); err != nil {
+				return nil, err
 			}
 			p.Parameters = in.Body.Parameters
 		}

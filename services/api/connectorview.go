@@ -19,7 +19,7 @@ type Connector struct {
 	Scope              string     `json:"scope" enum:"user,group,org" doc:"Who may find its documents."`
 	ScopeID            *string    `json:"scope_id" doc:"The group, for the scope group."`
 	MayChange          bool       `json:"may_change" doc:"Whether you may change, trigger, disable and delete it."`
-	Config             Object     `json:"config" doc:"What the type needs to know. Secrets are REDACTED."`
+	Config             Object     `json:"config" doc:"What the type needs to know. Secrets are REDACTED. Empty for a token without the scope read."`
 	RefreshFreqMinutes *int32     `json:"refresh_freq_minutes"`
 	ScheduleCron       *string    `json:"schedule_cron"`
 	TimeZone           string     `json:"time_zone"`
@@ -43,8 +43,8 @@ type Connector struct {
 	PutOffSince        *time.Time `json:"put_off_since"`
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	NextParameters     Object     `json:"next_parameters" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
-	RunID              *uuid.UUID `json:"run_id" doc:"The open run."`
+	NextParameters     Object     `json:"next_parameters" nullable:"true" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
+	RunID              *uuid.UUID `json:"run_id" nullable:"true" doc:"The open run."`
 	ConfigVersion      int64      `json:"config_version"`
 	CreatedAt          time.Time  `json:"created_at"`
 	CreatedBy          *string    `json:"created_by"`

@@ -2,8 +2,8 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -98,12 +98,12 @@ func (s Settings) check(p dbgen.AddConnectorParams) error {
 		return problem.Invalid("body.name", "must be text without NUL characters")
 	}
 	if s.Config.Given {
-		var object map[string]any
-		if json.Unmarshal(p.Config, &object) != nil || object == nil || strings.Contains(string(p.Config), `\u0000`) || !utf8.Valid(p.Config) {
+		object, isObject := objectOf(p.Config)
+		if !isObject || strings.Contains(string(p.Config), `\u0000`) || !utf8.Valid(p.Config) {
 			return problem.Invalid("body.config", "must be an object, and its texts without NUL characters")
 		}
-		if at := masks.Masked(object, "body.config"); at != "" {
-			return problem.Invalid(at, "has "+masks.Mask+", which stands for a secret in our answers; write the secret itself")
+		if err := unmasked(object, "body.config"); err != nil {
+			return err
 		}
 	}
 	if s.TimeZone.Given {
@@ -121,6 +121,29 @@ func (s Settings) check(p dbgen.AddConnectorParams) error {
 		}
 	}
 	return nil
+}
+
+// objectOf reads a JSON object.
+func objectOf(text []byte) (map[string]any, bool) {
+	value, err := masks.Decode(text)
+	object, isObject := value.(map[string]any)
+	return object, err == nil && isObject
+}
+
+// unmasked refuses what was copied from our own answers.
+func unmasked(object map[string]any, path string) error {
+	if at := masks.Masked(object, path); at != "" {
+		return problem.Invalid(at, "has "+masks.Mask+", which stands for a secret in our answers; write the secret itself")
+	}
+	return nil
+}
+
+// same says whether a change of a connector changes nothing.
+func same(p, old dbgen.AddConnectorParams) bool {
+	config, isObject := objectOf(p.Config)
+	stored, wasObject := objectOf(old.Config)
+	p.Config, old.Config = nil, nil
+	return isObject && wasObject && reflect.DeepEqual(config, stored) && reflect.DeepEqual(p, old)
 }
 
 // seal replaces the secrets in a configuration by envelopes, before anybody else sees it.

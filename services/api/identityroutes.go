@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -220,8 +220,8 @@ type Entry struct {
 	Action      string    `json:"action"`
 	ObjectID    string    `json:"object_id"`
 	ConnectorID *int32    `json:"connector_id"`
-	Before      Object    `json:"before" doc:"Of a change what has changed. Secrets are fingerprints."`
-	After       Object    `json:"after"`
+	Before      Object    `json:"before" nullable:"true" doc:"Of a change what has changed. Secrets are fingerprints."`
+	After       Object    `json:"after" nullable:"true"`
 }
 
 // AuditFilter is what may be asked of the audit.
@@ -239,8 +239,28 @@ type AuditList struct {
 type AuditPage struct {
 	Body struct {
 		Entries       []Entry `json:"entries"`
-		NextPageToken *string `json:"next_page_token"`
+		NextPageToken *string `json:"next_page_token" doc:"Null where there are no more. A page may have fewer entries than asked for, and a next one."`
 	}
+}
+
+func shownEntry(stored []byte) Object {
+	if stored == nil {
+		return nil
+	}
+	return Object(masks.Audited(stored))
+}
+
+// boundAudit says how far a page is looked for, and whether there is more before that: of a connector's past its viewer may have seen little.
+func boundAudit(ctx context.Context, q *dbgen.Queries, p *dbgen.ListAuditParams) (further bool, err error) {
+	if p.ConnectorID == nil || requestOf(ctx).Role.AtLeast(identity.Superadmin) {
+		return false, nil
+	}
+	since, err := q.AuditBack(ctx, dbgen.AuditBackParams{ConnectorID: *p.ConnectorID, Before: p.Before, Back: lookback})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	p.Since = since
+	return err == nil, err
 }
 
 func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) {
@@ -253,7 +273,11 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 	}
 	out := &AuditPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, more, err := filled(in.most(), mostBytes, func(e dbgen.ApiAudit) int { return len(e.Before) + len(e.After) }, func(rows int32, behind *dbgen.ApiAudit) ([]dbgen.ApiAudit, error) {
+		further, err := boundAudit(ctx, q, &p)
+		if err != nil {
+			return err
+		}
+		found, more, err := filled(in.most(), mostConfigBytes, func(e dbgen.ApiAudit) int { return len(e.Before) + len(e.After) }, func(rows int32, behind *dbgen.ApiAudit) ([]dbgen.ApiAudit, error) {
 			if p.Page = rows; behind != nil {
 				p.Before = behind.ID
 			}
@@ -266,11 +290,14 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		for i, e := range found {
 			out.Body.Entries[i] = Entry{
 				ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, RequestID: e.RequestID,
-				Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: Object(json.RawMessage(e.Before)), After: Object(json.RawMessage(e.After)),
+				Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: shownEntry(e.Before), After: shownEntry(e.After),
 			}
 		}
-		if more {
+		switch {
+		case more:
 			out.Body.NextPageToken = pageToken(in.AuditFilter, found[len(found)-1].ID)
+		case further:
+			out.Body.NextPageToken = pageToken(in.AuditFilter, p.Since+1)
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// lookback is how many open runs, and how many ended ones, one page is looked for in. Who sees few connectors may get pages that are not full.
+// lookback is how many open runs, how many ended ones, and how many entries of a connector's audit, one page is looked for in. Who sees few connectors may get pages that are not full.
 const lookback = 5000
 
 func (a *API) runRoutes() {
@@ -50,8 +50,8 @@ type SyncRun struct {
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
 	WaitsUntil         *time.Time `json:"waits_until"`
 	WaitMessage        *string    `json:"wait_message"`
-	Parameters         Object     `json:"parameters"`
-	Result             Object     `json:"result"`
+	Parameters         Object     `json:"parameters" nullable:"true"`
+	Result             Object     `json:"result" nullable:"true" doc:"Null, as parameters, for a token without the scope read."`
 	Warnings           []string   `json:"warnings"`
 	ProgressDone       *int64     `json:"progress_done"`
 	ProgressTotal      *int64     `json:"progress_total"`
@@ -337,6 +337,9 @@ func (a *API) cancelRun(ctx context.Context, in *OnceByRun) (*OneRun, error) {
 			return problem.Conflict("The run has ended before: "+found.Status+".", "Cancel an open run.")
 		}
 		out.Body = viewRun(found)
+		if !requestOf(ctx).Has(identity.Read) {
+			out.Body.Parameters, out.Body.Result = nil, nil
+		}
 		return nil
 	})
 	return out, err

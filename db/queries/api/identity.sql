@@ -24,8 +24,12 @@ SELECT r.revoked FROM (SELECT api.revoke_token(@id::integer) AS revoked) r WHERE
 
 -- name: ListAudit :many
 SELECT * FROM api.audit
-WHERE id < @before AND (sqlc.narg('connector_id')::integer IS NULL OR connector_id = sqlc.narg('connector_id'))
+WHERE id < @before AND id > @since AND (sqlc.narg('connector_id')::integer IS NULL OR connector_id = sqlc.narg('connector_id'))
 ORDER BY id DESC LIMIT @page::integer;
+
+-- name: AuditBack :one
+-- Null: there are not so many.
+SELECT b.id::bigint AS id FROM (SELECT api.audit_back(@connector_id::integer, @before::bigint, @back::integer) AS id) b WHERE b.id IS NOT NULL;
 
 -- name: ListTypes :many
 SELECT * FROM connector_types ORDER BY name LIMIT @page::integer;

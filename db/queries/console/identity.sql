@@ -8,9 +8,11 @@ RETURNING id, created_at;
 SELECT role FROM users WHERE user_id = @user_id;
 
 -- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM access_tokens
-WHERE id > @after AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
-ORDER BY id LIMIT @page::integer;
+-- A token is over with each that it was made through.
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at, t.revoked_at, t.last_used_at, m.revoked_at AS through_revoked_at
+FROM access_tokens t LEFT JOIN LATERAL (SELECT a.revoked_at FROM access_tokens a WHERE a.id = ANY (t.made_through) AND a.revoked_at IS NOT NULL ORDER BY a.revoked_at LIMIT 1) m ON true
+WHERE t.id > @after AND (sqlc.narg('user_id')::integer IS NULL OR t.user_id = sqlc.narg('user_id'))
+ORDER BY t.id LIMIT @page::integer;
 
 -- name: RevokeToken :execrows
 UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = @id AND revoked_at IS NULL;
@@ -27,6 +29,16 @@ ON CONFLICT (user_id, group_id) DO UPDATE SET leads = EXCLUDED.leads WHERE m.lea
 
 -- name: LeaveGroup :exec
 DELETE FROM group_members WHERE user_id = @user_id AND group_id = @group_id;
+
+-- name: RevokeTokensOf :execrows
+UPDATE access_tokens SET revoked_at = clock_timestamp()
+WHERE user_id = @user_id AND revoked_at IS NULL AND coalesce(expires_at, 'infinity') > (SELECT clock_timestamp());
+
+-- name: LeaveGroups :exec
+DELETE FROM group_members WHERE user_id = @user_id;
+
+-- name: RemoveUser :exec
+DELETE FROM users WHERE user_id = @user_id;
 
 -- name: ListUsers :many
 -- Those of whom something is written down.

@@ -151,6 +151,9 @@ func tokensList(f *finder) *cobra.Command {
 			}
 			views, rows := make([]tokenView, len(found)), make([][]string, len(found))
 			for i, t := range found {
+				if through := t.ThroughRevokedAt; through != nil && (t.RevokedAt == nil || through.Before(*t.RevokedAt)) {
+					t.RevokedAt = through
+				}
 				views[i] = tokenView{
 					ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
 					ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),

@@ -51,6 +51,24 @@ func TestATokenIsRefusedThatIsMoreThanItsUser(t *testing.T) {
 	require.Equal(t, 2, u.run("users", "set", "7", "--member", "a b").code)
 }
 
+// Also one of whom nothing is said.
+func TestAUserWhoIsRemovedHasNoTokenThatCounts(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	for _, user := range []string{"7", "8", "9"} {
+		u.succeed("tokens", "create", "--user", user, "--role", "admin")
+	}
+	u.succeed("users", "set", "7", "--role", "user", "--lead", "docs")
+	require.EqualValues(t, 1, u.object("users", "remove", "7")["tokens_revoked"])
+	require.Equal(t, "user 8 is removed; tokens revoked: 1\n", u.succeed("users", "remove", "8"))
+	require.EqualValues(t, 0, u.object("users", "remove", "8")["tokens_revoked"])
+	require.Empty(t, u.array("users", "list"))
+	require.Equal(t, "9", u.row(`SELECT string_agg(a.user_id::text, ',') FROM access_tokens t, api.authenticate(t.id, t.secret_sha256) a`))
+	for _, args := range [][]string{{}, {"0"}, {"x"}} {
+		require.Equal(t, 2, u.run(append([]string{"users", "remove"}, args...)...).code, args)
+	}
+}
+
 func TestTheAuditNamesThePersonAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).as(consoleRole)

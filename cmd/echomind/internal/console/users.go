@@ -32,7 +32,7 @@ type userView struct {
 func users(f *finder) *cobra.Command {
 	return group("users", "Say what users may do, and in which groups they are",
 		"What users may do through the API: their role, and the groups whose connectors they see or lead. A user of whom nothing is said "+
-			"sees their own connectors, and those of the organisation.", usersSet(f), usersList(f))
+			"sees their own connectors, and those of the organisation.", usersSet(f), usersList(f), usersRemove(f))
 }
 
 func usersSet(f *finder) *cobra.Command {
@@ -41,12 +41,7 @@ func usersSet(f *finder) *cobra.Command {
 		Long: `Set what is given of a user; the rest stays. A group is called as in --scope-id of its connectors. Its members see its connectors; who leads
 it changes them too, and an administrator who is a member also adds some.`,
 		Example: "  echomind users set 7 --role admin\n  echomind users set 7 --member eng --lead docs --leave sales",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%s needs one USER, a user's number", c.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneUser,
 	}
 	role := c.Flags().String("role", "", "user, admin or superadmin")
 	member := c.Flags().StringSlice("member", nil, "groups that the user is in, and does not lead")
@@ -54,9 +49,9 @@ it changes them too, and an administrator who is a member also adds some.`,
 	leave := c.Flags().StringSlice("leave", nil, "groups that the user is not in any more")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		n, err := strconv.ParseInt(args[0], 10, 32)
-		if err != nil || n < 1 {
-			return usagef("USER %q: must be a user's number, 1 or more", clip(args[0], 40))
+		user, err := userNumber(args[0])
+		if err != nil {
+			return err
 		}
 		if err := somethingGiven(c); err != nil {
 			return err
@@ -72,7 +67,6 @@ it changes them too, and an administrator who is a member also adds some.`,
 			}
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			user := int32(n)
 			err := deadline.Do(c.Context(), "console.set_user", queryTimeout, func(ctx context.Context) error {
 				return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
 					return setUser(ctx, dbgen.New(tx), user, *role, map[bool][]string{false: *member, true: *lead}, *leave)
@@ -89,6 +83,21 @@ it changes them too, and an administrator who is a member also adds some.`,
 		})
 	}
 	return c
+}
+
+func oneUser(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s needs one USER, a user's number", c.CommandPath())
+	}
+	return nil
+}
+
+func userNumber(text string) (int32, error) {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, usagef("USER %q: must be a user's number, 1 or more", clip(text, 40))
+	}
+	return int32(n), nil
 }
 
 func setUser(ctx context.Context, q *dbgen.Queries, user int32, role string, in map[bool][]string, leave []string) error {

@@ -72,10 +72,20 @@ func (q *Queries) LeaveGroup(ctx context.Context, arg LeaveGroupParams) error {
 	return err
 }
 
+const leaveGroups = `-- name: LeaveGroups :exec
+DELETE FROM group_members WHERE user_id = $1
+`
+
+func (q *Queries) LeaveGroups(ctx context.Context, userID int32) error {
+	_, err := q.db.Exec(ctx, leaveGroups, userID)
+	return err
+}
+
 const listTokens = `-- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM access_tokens
-WHERE id > $1 AND ($2::integer IS NULL OR user_id = $2)
-ORDER BY id LIMIT $3::integer
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at, t.revoked_at, t.last_used_at, m.revoked_at AS through_revoked_at
+FROM access_tokens t LEFT JOIN LATERAL (SELECT a.revoked_at FROM access_tokens a WHERE a.id = ANY (t.made_through) AND a.revoked_at IS NOT NULL ORDER BY a.revoked_at LIMIT 1) m ON true
+WHERE t.id > $1 AND ($2::integer IS NULL OR t.user_id = $2)
+ORDER BY t.id LIMIT $3::integer
 `
 
 type ListTokensParams struct {
@@ -85,18 +95,20 @@ type ListTokensParams struct {
 }
 
 type ListTokensRow struct {
-	ID         int32
-	UserID     int32
-	Name       string
-	Role       string
-	Scopes     []string
-	CreatedAt  time.Time
-	CreatedBy  string
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-	LastUsedAt *time.Time
+	ID               int32
+	UserID           int32
+	Name             string
+	Role             string
+	Scopes           []string
+	CreatedAt        time.Time
+	CreatedBy        string
+	ExpiresAt        *time.Time
+	RevokedAt        *time.Time
+	LastUsedAt       *time.Time
+	ThroughRevokedAt *time.Time
 }
 
+// A token is over with each that it was made through.
 func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListTokensRow, error) {
 	rows, err := q.db.Query(ctx, listTokens, arg.After, arg.UserID, arg.Page)
 	if err != nil {
@@ -117,6 +129,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 			&i.ExpiresAt,
 			&i.RevokedAt,
 			&i.LastUsedAt,
+			&i.ThroughRevokedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -176,12 +189,34 @@ func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUse
 	return items, nil
 }
 
+const removeUser = `-- name: RemoveUser :exec
+DELETE FROM users WHERE user_id = $1
+`
+
+func (q *Queries) RemoveUser(ctx context.Context, userID int32) error {
+	_, err := q.db.Exec(ctx, removeUser, userID)
+	return err
+}
+
 const revokeToken = `-- name: RevokeToken :execrows
 UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL
 `
 
 func (q *Queries) RevokeToken(ctx context.Context, id int32) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeToken, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const revokeTokensOf = `-- name: RevokeTokensOf :execrows
+UPDATE access_tokens SET revoked_at = clock_timestamp()
+WHERE user_id = $1 AND revoked_at IS NULL AND coalesce(expires_at, 'infinity') > (SELECT clock_timestamp())
+`
+
+func (q *Queries) RevokeTokensOf(ctx context.Context, userID int32) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeTokensOf, userID)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,24 @@ import (
 	"time"
 )
 
+const auditBack = `-- name: AuditBack :one
+SELECT b.id::bigint AS id FROM (SELECT api.audit_back($1::integer, $2::bigint, $3::integer) AS id) b WHERE b.id IS NOT NULL
+`
+
+type AuditBackParams struct {
+	ConnectorID int32
+	Before      int64
+	Back        int32
+}
+
+// Null: there are not so many.
+func (q *Queries) AuditBack(ctx context.Context, arg AuditBackParams) (int64, error) {
+	row := q.db.QueryRow(ctx, auditBack, arg.ConnectorID, arg.Before, arg.Back)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const authenticate = `-- name: Authenticate :one
 SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads
 FROM api.authenticate($1::integer, $2::bytea) a
@@ -129,18 +147,24 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 
 const listAudit = `-- name: ListAudit :many
 SELECT id, at, source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, was_type, was_owner_id, was_scope, was_scope_id, before, after FROM api.audit
-WHERE id < $1 AND ($2::integer IS NULL OR connector_id = $2)
-ORDER BY id DESC LIMIT $3::integer
+WHERE id < $1 AND id > $2 AND ($3::integer IS NULL OR connector_id = $3)
+ORDER BY id DESC LIMIT $4::integer
 `
 
 type ListAuditParams struct {
 	Before      int64
+	Since       int64
 	ConnectorID *int32
 	Page        int32
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudit, error) {
-	rows, err := q.db.Query(ctx, listAudit, arg.Before, arg.ConnectorID, arg.Page)
+	rows, err := q.db.Query(ctx, listAudit,
+		arg.Before,
+		arg.Since,
+		arg.ConnectorID,
+		arg.Page,
+	)
 	if err != nil {
 		return nil, err
 	}

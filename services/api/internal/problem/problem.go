@@ -150,6 +150,8 @@ var fields = map[string]Field{
 	"access_tokens_expires_range":    {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_expires_later":    {"body.expires_at", "must be in the future"},
 	"access_tokens_most":             {"body.user_id", "has 100 tokens; revoke one first"},
+	"access_tokens_daily":            {"body.user_id", "was made 1,000 tokens in a day; use those that there are"},
+	"access_tokens_made_depth":       {"body", "a token that was made through 8 others makes none; take one that was made through fewer"},
 	"request_keys_key_length":        {"header.Idempotency-Key", "must have 1 to 200 characters"},
 	"request_keys_same":              {"header.Idempotency-Key", "is that of another request; take a new one for each"},
 	"access_tokens_name_length":      {"body.name", "must have at most 200 characters"},

@@ -1,0 +1,205 @@
+package db_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+// token adds one of a user's by plain SQL, as an operator does.
+func (b *base) token(user int32, role identity.Role, until string) int32 {
+	b.Helper()
+	return one[int32](b, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at)
+		VALUES ($1, $2, '{read,write}', sha256('s'), 'x', $3::timestamptz) RETURNING id`, user, string(role), until)
+}
+
+// makes makes a token with another one, as services/api does, and returns the name of the constraint where it is refused.
+func (b *base) makes(with, owner int32, role identity.Role, until string) (id int32, refused string) {
+	b.Helper()
+	who := identity.Who{UserID: owner, TokenID: with, Role: role, Scopes: []identity.Scope{identity.Read, identity.Write}}
+	b.exec(`BEGIN`)
+	b.exec(`SELECT set_config('echomind.request', $1, true)`, identity.Request{Who: who}.Setting())
+	err := b.conn.QueryRow(b.Context(), `SELECT api.create_token($1, '', $2, '{read,write}', sha256('s'), $3::timestamptz)`, owner, string(role), until).Scan(&id)
+	if err != nil {
+		b.exec(`ROLLBACK`)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.ConstraintName == "" {
+			b.Fatal(err)
+		}
+		return 0, pg.ConstraintName
+	}
+	b.exec(`COMMIT`)
+	return id, ""
+}
+
+// made is makes of what must succeed.
+func (b *base) made(with, owner int32, role identity.Role, until string) int32 {
+	b.Helper()
+	id, refused := b.makes(with, owner, role, until)
+	if refused != "" {
+		b.Fatalf("token %d makes none: %s", with, refused)
+	}
+	return id
+}
+
+// counts is the role that a token counts as, or nothing.
+func (b *base) counts(token int32) string {
+	b.Helper()
+	return one[string](b, `SELECT coalesce((SELECT a.role FROM api.authenticate($1, sha256('s')) a), '')`, token)
+}
+
+const never = "9998-01-01"
+
+// However deep it was made, and where one between has been removed.
+func TestATokenCountsWhileThoseCountThatItWasMadeThrough(t *testing.T) {
+	b := newBase(t)
+	chain := []int32{b.token(7, identity.User, "2100-01-01")}
+	other := b.token(7, identity.User, never)
+	for range 4 {
+		chain = append(chain, b.made(chain[len(chain)-1], 7, identity.User, never))
+	}
+	if later := one[int](b, `SELECT count(*) FROM access_tokens WHERE made_through <> '{}' AND expires_at IS DISTINCT FROM '2100-01-01'::timestamptz`); later != 0 {
+		t.Errorf("%d end later than what they were made with", later)
+	}
+	are := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, id := range append(slices.Clone(chain), other) {
+			got = append(got, b.counts(id))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	are("all", "user", "user", "user", "user", "user", "user")
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1`, chain[3])
+	are("one revoked", "user", "user", "user", "", "", "user")
+	b.exec(`UPDATE access_tokens SET expires_at = clock_timestamp() WHERE id = $1`, chain[2])
+	are("one expired", "user", "user", "", "", "", "user")
+	b.exec(`DELETE FROM access_tokens WHERE id = $1`, chain[1])
+	are("one removed", "user", "", "", "", "", "user")
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1`, chain[0])
+	are("the first revoked", "", "", "", "", "", "user")
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		var left string
+		if err := tx.QueryRow(t.Context(), `SELECT coalesce(string_agg(id::text, ' '), '') FROM api.tokens WHERE revoked_at IS NULL`).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if left != fmt.Sprint(other) {
+			t.Errorf("%s are shown as not revoked", left)
+		}
+	})
+}
+
+// Revoking changes one row, whatever was made with the token.
+func TestATokenWithThousandsOfOthersIsRevokedByOneRow(t *testing.T) {
+	b := newBase(t)
+	root := b.token(7, identity.User, never)
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, created_at, expires_at, made_through)
+		SELECT 7, 'user', '{read}', sha256('s'), 'x', clock_timestamp() - interval '2 days', clock_timestamp(), ARRAY[$1::integer] FROM generate_series(1, 5000)`, root)
+	child := b.made(root, 7, identity.User, never)
+	before := one[int](b, `SELECT count(*) FROM audit`)
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1`, root)
+	if b.counts(root) != "" || b.counts(child) != "" {
+		t.Error("it counts, or what was made with it")
+	}
+	if entries := one[int](b, `SELECT count(*) FROM audit`) - before; entries != 1 {
+		t.Errorf("%d entries, want 1", entries)
+	}
+	if revoked := one[int](b, `SELECT count(*) FROM access_tokens WHERE revoked_at IS NOT NULL`); revoked != 1 {
+		t.Errorf("%d rows are changed", revoked)
+	}
+}
+
+// A superadmin who is none any more has none by a token of another number.
+func TestATokenMayNoMoreThanThoseWhoseTokensItWasMadeWith(t *testing.T) {
+	b := newBase(t)
+	first := b.token(1, identity.Superadmin, never)
+	second := b.made(first, 12345, identity.Superadmin, never)
+	third := b.made(second, 999, identity.Superadmin, never)
+	plain := b.made(first, 8, identity.User, never)
+	is := func(want string) {
+		t.Helper()
+		if got := strings.Join([]string{b.counts(second), b.counts(third), b.counts(plain)}, " "); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	is("superadmin superadmin user")
+	b.exec(`INSERT INTO users VALUES (12345, 'admin')`)
+	is("admin admin user")
+	b.exec(`INSERT INTO users VALUES (1, 'user')`)
+	is("user user user")
+	b.exec(`UPDATE users SET role = 'superadmin'`)
+	is("superadmin superadmin user")
+	b.exec(`DELETE FROM users WHERE user_id = 1`)
+	is("  ")
+}
+
+func TestTokensAreMadeInBounds(t *testing.T) {
+	b := newBase(t)
+	refused := func(with, owner int32, want string) {
+		t.Helper()
+		if _, got := b.makes(with, owner, identity.User, never); got != want {
+			t.Errorf("refused by %q, want %q", got, want)
+		}
+	}
+	deep := b.token(7, identity.User, never)
+	for range 8 {
+		deep = b.made(deep, 7, identity.User, never)
+	}
+	refused(deep, 7, "access_tokens_made_depth")
+	b.exec(`DELETE FROM access_tokens`)
+
+	root, mine := b.token(7, identity.User, never), b.token(7, identity.User, never)
+	for range 98 {
+		b.made(root, 7, identity.User, never)
+	}
+	refused(mine, 7, "access_tokens_most")
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = $1`, root)
+	b.made(mine, 7, identity.User, never) // the 98 are over with it
+	if left := one[int](b, `SELECT count(*) FROM access_tokens WHERE revoked_at IS NULL`); left != 2 {
+		t.Errorf("%d tokens are left", left)
+	}
+
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at)
+		SELECT 7, 'user', '{read}', sha256('s'), 'x', clock_timestamp() FROM generate_series(1, 1000)`)
+	refused(mine, 7, "access_tokens_daily")
+	b.exec(`UPDATE access_tokens SET created_at = created_at - interval '1 day'`)
+	b.made(mine, 7, identity.User, never)
+}
+
+// Those that are over with one that is over for long go with it, a batch at a time.
+func TestTokensThatAreOverForLongGoWithThoseThatWereMadeThroughThem(t *testing.T) {
+	b := newBase(t)
+	root := b.token(7, identity.User, never)
+	for range 10 {
+		b.made(b.made(root, 7, identity.User, never), 7, identity.User, never)
+	}
+	kept := b.made(b.token(7, identity.User, never), 7, identity.User, never)
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() - interval '31 days' WHERE id = $1`, root)
+	for removed := 1; removed > 0; {
+		if removed = one[int](b, `SELECT moves.keep_audit('30 days', 4)`); removed > 8 { // four of each
+			t.Errorf("%d in one batch", removed)
+		}
+	}
+	if left := one[string](b, `SELECT string_agg(id::text, ' ' ORDER BY id) FROM access_tokens`); left != fmt.Sprint(kept-1, kept) {
+		t.Errorf("%s are left, want %d and %d", left, kept-1, kept)
+	}
+}
+
+// An entry of a group says whose membership it was.
+func TestTheAuditSaysWhoWasMadeToLeadAGroup(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO group_members VALUES (4711, 'grp', false), (8, 'grp', false)`)
+	b.exec(`UPDATE group_members SET leads = true WHERE user_id = 4711`)
+	if got := one[string](b, `SELECT concat_ws(' ', action, object_id, before, after) FROM audit ORDER BY id DESC LIMIT 1`); got != `groups.update grp/4711 {"leads": false} {"leads": true}` {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,119 @@
+package api_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/testonly/movestest"
+)
+
+// An entry shows what a connector was before and after: it is for who saw both, and sees it now.
+func TestWhatAConnectorWasIsForWhoSawItThenAndSeesItNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other, super := w.as(8, identity.User), w.as(7, identity.User), w.as(1, identity.Superadmin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, config) VALUES ('x', 'web', 8, '{"url":"https://private.example/"}') RETURNING id`)
+	path := fmt.Sprintf("/audit?connector_id=%d", id)
+	shown := func(c caller) (names []string) {
+		for _, e := range c.get(path)["entries"].([]any) {
+			names = append(names, fmt.Sprint(e.(map[string]any)["action"], e.(map[string]any)["note"]))
+		}
+		return names
+	}
+	change := func(note string, body map[string]any) {
+		require.Equal(t, 200, super.do("PATCH", fmt.Sprintf("/connectors/%d", id), body, "If-Match", "*", "Audit-Note", note).status)
+	}
+	change("opened", map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	change("open", map[string]any{"name": "y"})
+	require.Equal(t, []string{"connectors.updateopen"}, shown(other))
+	require.Equal(t, []string{"connectors.updateopen", "connectors.updateopened", "connectors.create<nil>"}, shown(owner))
+	change("closed", map[string]any{"scope": "user", "config": map[string]any{"url": "https://private.example/"}})
+	require.Empty(t, shown(other))
+	change("reopened", map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	require.Equal(t, []string{"connectors.updateopen"}, shown(other))
+	change("given", map[string]any{"scope": "user", "user_id": 9})
+	require.Empty(t, shown(owner))
+	require.Len(t, shown(super), 6)
+}
+
+// What a run of a private time says is for who saw it then: its owner, and superadmins.
+func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other, super := w.as(8, identity.User), w.as(7, identity.User), w.as(1, identity.Superadmin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 8) RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	var runs []uuid.UUID
+	run := func() {
+		w.exec(`SELECT moves.trigger_sync($1)`, id)
+		runs = append(runs, movestest.Claim(w, w.conn, id))
+		require.Equal(t, 200, super.do("POST", "/runs/"+runs[len(runs)-1].String()+"/cancel", nil).status)
+	}
+	sees := func(c caller, want ...int) {
+		t.Helper()
+		for _, list := range []string{path + "/runs", "/runs"} {
+			r := c.do("GET", list, nil)
+			for n, id := range runs {
+				require.Equal(t, slices.Contains(want, n), strings.Contains(r.text, id.String()), "%s: run %d", list, n)
+				require.Equal(t, slices.Contains(want, n), c.do("GET", "/runs/"+id.String(), nil).status == 200, "run %d", n)
+			}
+		}
+	}
+	change := func(body map[string]any) {
+		require.Equal(t, 200, super.do("PATCH", path, body, "If-Match", "*").status)
+	}
+	run()
+	sees(owner, 0)
+	sees(other)
+	change(map[string]any{"scope": "org", "config": map[string]any{"url": "https://open.example/"}})
+	run()
+	change(map[string]any{"config": map[string]any{"url": "https://open.example/b"}})
+	run()
+	sees(owner, 0, 1, 2)
+	sees(other, 1, 2)
+	change(map[string]any{"user_id": 7})
+	run()
+	sees(owner, 3)
+	sees(other, 3)
+	sees(super, 0, 1, 2, 3)
+	w.exec(`DELETE FROM connectors`)
+	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
+}
+
+// A long private past holds nobody up: a page of it is empty, and has a next.
+func TestTheAuditOfALongPrivatePastIsLookedAtInBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other := w.as(8, identity.User), w.as(7, identity.User)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', 8, 'org') RETURNING id`)
+	w.exec(`INSERT INTO audit (source, login, person, action, object_id, connector_id, type, owner_id, scope)
+		SELECT 'sql', 'x', 'x', 'connectors.sync', '', $1, 'web', 8, 'user' FROM generate_series(1, 5500)`, id)
+	w.exec(`UPDATE connectors SET name = 'y' WHERE id = $1`, id)
+	read := func(c caller) (pages, entries []int) {
+		for token := ""; ; {
+			page := c.get(fmt.Sprintf("/audit?page_size=500&connector_id=%d&page_token=%s", id, token))
+			found := page["entries"].([]any)
+			pages = append(pages, len(found))
+			for _, e := range found {
+				entries = append(entries, int(e.(map[string]any)["id"].(float64)))
+			}
+			next, more := page["next_page_token"].(string)
+			if !more {
+				return pages, entries
+			}
+			token = next
+		}
+	}
+	pages, entries := read(other)
+	require.Equal(t, []int{1, 1}, pages) // the update, then the creation
+	require.Len(t, entries, 2)
+	_, entries = read(owner)
+	require.Len(t, entries, 5502)
+	require.True(t, slices.IsSortedFunc(entries, func(a, b int) int { return b - a }))
+}
