@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -251,6 +252,36 @@ func TestARescueHasTheParametersOfTheLostRun(t *testing.T) {
 		b.holds(id, `r.status = 'failed' AND r.reason = 'worker lost' AND r.id = '`+try.Run.String()+`' AND c.next_parameters = '{"provider": "ollama"}'`)
 		if after := b.stands(id); after != stood {
 			t.Errorf("it stood\n%s\nand stands\n%s", stood, after)
+		}
+	}
+}
+
+// A session's sixth claim may have a plan that is made for any: one that knows that they are due would read all that is due, for each row.
+func TestAClaimOfRequestedRunsReadsNoOthersThatAreDue(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	b.exec(`ALTER TABLE connectors SET (autovacuum_enabled = false)`)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c' || i, 'web', 1 + i % 100 FROM generate_series(1, 10000) i`)
+	b.exec(`VACUUM ANALYZE connectors`)
+	b.force(`UPDATE connectors SET next_parameters = '{"dry_run": true}', parameters_due_at = clock_timestamp() - interval '1 hour' + id * interval '1 ms'`)
+	const batch = 100
+	for range 8 {
+		claims := one[string](b, `SELECT json_agg(json_build_object('id', id, 'run_id', gen_random_uuid(), 'asked', true))::text FROM moves.lock_due('web', 0, $1)`, batch)
+		var plan []byte
+		if err := b.conn.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT moves.claim($1::jsonb, clock_timestamp())`, claims).Scan(&plan); err != nil {
+			t.Fatal(err)
+		}
+		var of []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		if err := json.Unmarshal(plan, &of); err != nil {
+			t.Fatal(err)
+		}
+		if read := of[0].Plan.Hit + of[0].Plan.Read; read > 2*mostBuffers*batch {
+			t.Errorf("a claim of %d reads %d buffers", batch, read)
 		}
 	}
 }

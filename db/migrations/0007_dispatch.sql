@@ -200,8 +200,8 @@ BEGIN
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, kept_plan = moves.kept(c), next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
         needs_plan = false, condition_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
-    FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = k.id OFFSET 0) at
-    WHERE c.ctid = at.ctid AND c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
+    FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT l.ctid, l.due_at, l.next_parameters FROM connectors l WHERE l.id = k.id OFFSET 0) at
+    WHERE c.ctid = at.ctid AND at.due_at IS NOT NULL AND at.next_parameters IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
     RETURN claimed;
 END $$;
