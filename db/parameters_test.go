@@ -285,3 +285,22 @@ func TestAClaimOfRequestedRunsReadsNoOthersThatAreDue(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatARunWithParametersNamesAsItsCursorIsDropped(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	for name, call := range map[string]string{
+		"skip":   `SELECT moves.skip($1, $2, '{"cursor": "of the dry run"}', NULL, 0)`,
+		"finish": `SELECT moves.finish($1, $2, '{"cursor": "of the dry run"}')`,
+	} {
+		id := b.synced()
+		b.force(`UPDATE connectors SET state = '{"cursor": 7}', listing = '{"seen": {}}' WHERE id = $1`, id)
+		stood := b.stands(id)
+		b.exec(gemini, id)
+		try := b.withParameters(id)
+		b.moves("true", call, try.Run, try.ID)
+		if after := b.stands(id); after != stood {
+			t.Errorf("%s: it stood\n%s\nand stands\n%s", name, stood, after)
+		}
+	}
+}

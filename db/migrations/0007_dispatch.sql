@@ -547,7 +547,7 @@ DECLARE
     present timestamptz := clock_timestamp();
     lost    record;
 BEGIN
-    SELECT o.deletions_allowed_at, o.parameters INTO lost FROM open_runs o WHERE o.id = c.run_id;
+    SELECT o.deletions_allowed_at, o.parameters, o.due_at INTO lost FROM open_runs o WHERE o.id = c.run_id;
     c.status_message := 'worker lost: its lease ran out';
     c.deletions_allowed_at := coalesce(c.deletions_allowed_at, lost.deletions_allowed_at);
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
@@ -556,7 +556,8 @@ BEGIN
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue', present, present, c.config_version, lost.parameters, present);
+    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue',
+        CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;

@@ -14,9 +14,11 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM FROM open_runs r WHERE r.id = run FOR UPDATE;   -- a store that is under way counts
-    PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[new_state], ARRAY[reason], ARRAY[unchanged]);
+    PERFORM moves.end_unsent(ARRAY[c.id], ARRAY[run], ARRAY[CASE WHEN c.kept_plan IS NULL THEN new_state END], ARRAY[reason], ARRAY[unchanged]);
     IF c.kept_plan IS NOT NULL THEN
-        PERFORM moves.put(ARRAY[moves.resumed(c)]);
+        c := moves.resumed(c);
+        PERFORM moves.put(ARRAY[c]);
+        PERFORM moves.wake(c, true);
     END IF;
     RETURN true;
 END $$;

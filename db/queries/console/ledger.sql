@@ -105,11 +105,12 @@ SELECT id, name, type, user_id FROM connectors WHERE id = ANY(@ids::integer[]);
 
 -- name: RunsAnswering :many
 -- Of the latest runs of a connector those that read the source at or after a moment, or were asked to: claimed
--- since then, or picked up with a trigger that was asked for since then; of those with parameters, or without. Oldest first.
+-- since then, or picked up with a trigger that was asked for since then; of those with parameters those that were asked for since then. Oldest first.
 SELECT * FROM scheduler_runs WHERE connector_id = @connector_id::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = @connector_id::integer AND r.missed_count IS NULL
     ORDER BY r.started_at DESC LIMIT 50)
-    AND (started_at >= @since::timestamptz OR trigger_requested_at >= @since::timestamptz) AND (parameters IS NOT NULL) = @asked::boolean
+    AND CASE WHEN @asked::boolean THEN parameters IS NOT NULL AND due_at >= @since::timestamptz
+        ELSE parameters IS NULL AND (started_at >= @since::timestamptz OR trigger_requested_at >= @since::timestamptz) END
 ORDER BY started_at;
 
 -- name: WaitingRuns :many

@@ -3,6 +3,7 @@ package await_test
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,4 +395,32 @@ func TestPostgresAwayIsWaitedFor(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, "completed", run.Status)
+}
+
+// While the run with A's is fetched, others are asked for; then its worker is lost, and another takes it up.
+func TestWhoWaitsForParametersIsNotToldOfARescuedRunWithOthers(t *testing.T) {
+	s := newSource(t)
+	s.exec(`UPDATE connector_types SET kind = 'job'`)
+	s.sync(1)
+	ask := func(parameters string) (at time.Time) {
+		require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT moves.trigger_sync($1, parameters => $2)`, s.id, parameters).Scan(&at))
+		return at
+	}
+	ask(`{"provider": "A"}`)
+	s.try.Run = movestest.ClaimAsked(t, s.pool, s.id)
+	s.pickUp()
+	at := ask(`{"provider": "B"}`)
+	s.rescue()
+	s.pickUp()
+	s.complete(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	claims := sync.OnceFunc(func() {
+		s.try.Run = movestest.ClaimAsked(t, s.pool, s.id)
+		s.pickUp()
+		s.complete(1)
+	})
+	run, err := await.Asked(ctx, s.pool, s.id, at, func(await.Progress) { claims() })
+	require.NoError(t, err)
+	require.JSONEq(t, `{"provider": "B"}`, string(run.Parameters))
 }

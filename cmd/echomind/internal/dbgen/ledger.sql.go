@@ -483,20 +483,21 @@ const runsAnswering = `-- name: RunsAnswering :many
 SELECT id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, worker_id, fetched_at, drain_seq, completed_at, status, reason, error_message, total, stored, checkpoint_no, notes, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, new_state, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM scheduler_runs WHERE connector_id = $1::integer AND id IN (
     SELECT r.id FROM scheduler_runs r WHERE r.connector_id = $1::integer AND r.missed_count IS NULL
     ORDER BY r.started_at DESC LIMIT 50)
-    AND (started_at >= $2::timestamptz OR trigger_requested_at >= $2::timestamptz) AND (parameters IS NOT NULL) = $3::boolean
+    AND CASE WHEN $2::boolean THEN parameters IS NOT NULL AND due_at >= $3::timestamptz
+        ELSE parameters IS NULL AND (started_at >= $3::timestamptz OR trigger_requested_at >= $3::timestamptz) END
 ORDER BY started_at
 `
 
 type RunsAnsweringParams struct {
 	ConnectorID int32
-	Since       time.Time
 	Asked       bool
+	Since       time.Time
 }
 
 // Of the latest runs of a connector those that read the source at or after a moment, or were asked to: claimed
-// since then, or picked up with a trigger that was asked for since then; of those with parameters, or without. Oldest first.
+// since then, or picked up with a trigger that was asked for since then; of those with parameters those that were asked for since then. Oldest first.
 func (q *Queries) RunsAnswering(ctx context.Context, arg RunsAnsweringParams) ([]SchedulerRun, error) {
-	rows, err := q.db.Query(ctx, runsAnswering, arg.ConnectorID, arg.Since, arg.Asked)
+	rows, err := q.db.Query(ctx, runsAnswering, arg.ConnectorID, arg.Asked, arg.Since)
 	if err != nil {
 		return nil, err
 	}
