@@ -88,9 +88,6 @@ func bound(ctx context.Context, q *dbgen.Queries, p *dbgen.ListConnectorsParams)
 	return err == nil, err
 }
 
-// mostConfigBytes is of how many bytes of configuration a page is made: secrets are masked in them.
-const mostConfigBytes = 128 << 10
-
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
 		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID),
@@ -98,13 +95,15 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
 		return nil, err
 	}
+	var found []dbgen.ApiConnector
 	out := &ConnectorPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		further, err := bound(ctx, q, &p)
 		if err != nil {
 			return err
 		}
-		found, more, err := filled(in.most(), mostConfigBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
+		var more bool
+		found, more, err = filled(in.most(), mostBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
 			if p.Page = rows; behind != nil {
 				p.After = behind.ID
 			}
@@ -112,10 +111,6 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		})
 		if err != nil {
 			return err
-		}
-		out.Body.Connectors = make([]Connector, len(found))
-		for i, c := range found {
-			out.Body.Connectors[i] = viewConnector(c)
 		}
 		switch {
 		case more:
@@ -125,6 +120,10 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		}
 		return nil
 	})
+	out.Body.Connectors = make([]Connector, len(found))
+	for i, c := range found { // masked once the connection is given back
+		out.Body.Connectors[i] = viewConnector(c)
+	}
 	return out, err
 }
 

@@ -271,13 +271,15 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
 		return nil, err
 	}
+	var found []dbgen.ApiAudit
 	out := &AuditPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		further, err := boundAudit(ctx, q, &p)
 		if err != nil {
 			return err
 		}
-		found, more, err := filled(in.most(), mostConfigBytes, func(e dbgen.ApiAudit) int { return len(e.Before) + len(e.After) }, func(rows int32, behind *dbgen.ApiAudit) ([]dbgen.ApiAudit, error) {
+		var more bool
+		found, more, err = filled(in.most(), mostBytes, func(e dbgen.ApiAudit) int { return len(e.Before) + len(e.After) }, func(rows int32, behind *dbgen.ApiAudit) ([]dbgen.ApiAudit, error) {
 			if p.Page = rows; behind != nil {
 				p.Before = behind.ID
 			}
@@ -285,13 +287,6 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		})
 		if err != nil {
 			return err
-		}
-		out.Body.Entries = make([]Entry, len(found))
-		for i, e := range found {
-			out.Body.Entries[i] = Entry{
-				ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, RequestID: e.RequestID,
-				Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: shownEntry(e.Before), After: shownEntry(e.After),
-			}
 		}
 		switch {
 		case more:
@@ -301,5 +296,12 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		}
 		return nil
 	})
+	out.Body.Entries = make([]Entry, len(found))
+	for i, e := range found { // masked once the connection is given back
+		out.Body.Entries[i] = Entry{
+			ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, RequestID: e.RequestID,
+			Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: shownEntry(e.Before), After: shownEntry(e.After),
+		}
+	}
 	return out, err
 }

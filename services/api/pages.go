@@ -70,8 +70,8 @@ func place(token string, filter, into any) error {
 const (
 	// portion is how many rows are read at once, so that a page of large ones is not read whole before it is cut.
 	portion = 25
-	// mostBytes is of how many bytes of large columns a page is made.
-	mostBytes = 512 << 10
+	// mostBytes is of how many bytes of large columns a page is made: secrets are masked in them.
+	mostBytes = 128 << 10
 )
 
 // filled reads a page in portions, each behind the last row of the one before: up to most rows, and bytes of them, but at least one row where there is any.

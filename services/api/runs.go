@@ -132,12 +132,15 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 	if err := place(in.PageToken, filter, &at); err != nil {
 		return nil, err
 	}
+	var found []dbgen.ApiRun
 	out := &RunPage{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
 			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
-		found, more, err := filled(in.most(), mostBytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
+		var more bool
+		var err error
+		found, more, err = filled(in.most(), mostBytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
 			if behind != nil {
 				at = runPlace{At: behind.StartedAt, ID: behind.ID}
 			}
@@ -146,13 +149,13 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		if err != nil {
 			return err
 		}
-		out.add(found)
 		if more {
 			last := found[len(found)-1]
 			out.Body.NextPageToken = pageToken(filter, runPlace{At: last.StartedAt, ID: last.ID})
 		}
 		return nil
 	})
+	out.add(found)
 	return out, err
 }
 
@@ -170,6 +173,7 @@ func runBytes(r dbgen.ApiRun) int {
 	return n
 }
 
+// add masks them: outside the transaction, once the connection is given back.
 func (p *RunPage) add(found []dbgen.ApiRun) {
 	p.Body.Runs = make([]SyncRun, len(found))
 	for i, r := range found {
@@ -188,16 +192,17 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 	if err := place(in.PageToken, in.RunFilter, &at); err != nil {
 		return nil, err
 	}
+	var found []dbgen.ApiRun
+	var next *runPlace
 	out := &RunPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, next, err := pageOfRuns(ctx, q, in, at)
-		out.add(found)
-		out.Body.NextPageToken = nil
-		if next != nil {
-			out.Body.NextPageToken = pageToken(in.RunFilter, *next)
-		}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		found, next, err = pageOfRuns(ctx, q, in, at)
 		return err
 	})
+	if next != nil {
+		out.Body.NextPageToken = pageToken(in.RunFilter, *next)
+	}
+	out.add(found)
 	return out, err
 }
 
