@@ -17,7 +17,7 @@ import (
 const (
 	// reviewPage is how many points one look reviews, and reviewPause how long after the last page the first one is reviewed again.
 	reviewPage, reviewPause = 256, 10 * time.Minute
-	// reviewQueue is how many changes may wait while a page is reviewed.
+	// reviewQueue is with how many changes that wait no page is reviewed: they are brought first.
 	reviewQueue = 1000
 	// reviewTimeout bounds the review of one page: two calls of Qdrant, and four statements.
 	reviewTimeout = 30 * time.Second
@@ -48,7 +48,7 @@ func (x *Index) review(ctx context.Context) (found int64, err error) {
 
 // reviewPage reviews a page in a turn, so that every document whose points are not brought yet waits in the queue.
 func (x *Index) reviewPage(ctx context.Context, q *dbgen.Queries) (found int64, err error) {
-	row, err := q.TakeReviewOfSearchIndex(ctx, dbgen.TakeReviewOfSearchIndexParams{Name: x.name, Long: reviewQueue})
+	row, err := q.TakeReviewOfSearchIndex(ctx, x.name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
@@ -71,7 +71,7 @@ func (x *Index) reviewPage(ctx context.Context, q *dbgen.Queries) (found int64, 
 		p.TryIds, p.FirstNos, p.Scopes = append(p.TryIds, h.TryID), append(p.FirstNos, h.FirstNo), append(p.Scopes, h.Scope)
 	}
 	if len(p.Ids) > 0 {
-		if found, err = q.QueueOutdated(ctx, p); err != nil {
+		if found, err = q.QueueOutdated(ctx, p); err != nil || found < 0 {
 			return 0, err
 		}
 	}

@@ -76,18 +76,19 @@ DELETE FROM search_index_changes WHERE id = ANY(@ids::bigint[]);
 SELECT count(*) FROM (SELECT FROM search_index_changes LIMIT @most::integer) c;
 
 -- name: TakeReviewOfSearchIndex :one
--- The turn, where a page is to be reviewed and nobody else has the turn. A long queue is brought first.
+-- The turn, where a page is to be reviewed and nobody else has the turn.
 UPDATE search_index SET fed_at = clock_timestamp()
 WHERE name = @name::text AND review_at <= clock_timestamp()
-    AND (SELECT count(*) FROM (SELECT FROM search_index_changes ORDER BY id LIMIT @long::integer) c) < @long::integer
     AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
 RETURNING name, generation, coalesce(review_from, '')::text AS review_from, nextval('search_index_turns')::bigint AS turn;
 
 -- name: QueueOutdated :one
 -- Queues the documents of points that SearchIndexChanges would write otherwise, or not at all, unless they wait already. It
--- returns how many such points there are.
+-- returns how many such points there are; -1 where so many changes wait that they are to be brought first.
 WITH waiting AS MATERIALIZED (
     SELECT document_id, connector_id FROM search_index_changes ORDER BY id LIMIT @long::integer
+), few AS MATERIALIZED (
+    SELECT count(*) < @long::integer AS are FROM waiting
 ), outdated AS MATERIALIZED (
     SELECT p.document_id, coalesce(d.connector_id, p.connector_id) AS connector_id
     FROM (SELECT unnest(@ids::bigint[]) AS document_id, unnest(@connector_ids::integer[]) AS connector_id,
@@ -99,12 +100,12 @@ WITH waiting AS MATERIALIZED (
         AND p.scope = CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE k.scope END, false)
 ), unknown AS (
     SELECT * FROM outdated o
-    WHERE NOT EXISTS (SELECT FROM waiting w WHERE w.document_id = o.document_id)
+    WHERE (SELECT are FROM few) AND NOT EXISTS (SELECT FROM waiting w WHERE w.document_id = o.document_id)
         AND NOT EXISTS (SELECT FROM waiting w WHERE w.document_id IS NULL AND (w.connector_id = o.connector_id OR w.connector_id IS NULL))
 ), queued AS (
     INSERT INTO search_index_changes (document_id, connector_id) SELECT DISTINCT document_id, connector_id FROM unknown
 )
-SELECT count(*) FROM unknown;
+SELECT CASE WHEN (SELECT are FROM few) THEN count(*) ELSE -1 END::bigint AS found FROM unknown;
 
 -- name: KeepReviewOfSearchIndex :exec
 UPDATE search_index SET review_from = sqlc.narg('review_from'), review_at = clock_timestamp() + @pause::interval;

@@ -64,7 +64,7 @@ var allowed = map[string]struct {
 	"OwnerHasRoom":            {20_000, "one row of what all connectors of an owner have; every 10 s, or each second while something is refused"},
 	"TakeUnswept":             {100, "the first batch of a look passes by what was taken since the last vacuum"},
 	"CountSearchIndexChanges": {200, "one row that counts what waits"},
-	"TakeReviewOfSearchIndex": {200, "one row, or none, that counts what waits up to 1,000"},
+	"TakeReviewOfSearchIndex": {200, "rare: each process reads the catalogue for its first"},
 	"QueueOutdated":           {60 * 256, "one row for a page of 256 points"},
 	"CountUnswept":            {200, "one row that counts what waits, up to 100,000"},
 	"Redispatch":              {800, firstCall},

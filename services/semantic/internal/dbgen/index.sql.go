@@ -191,6 +191,8 @@ func (q *Queries) QueueDocuments(ctx context.Context, connectorID *int32) (int64
 const queueOutdated = `-- name: QueueOutdated :one
 WITH waiting AS MATERIALIZED (
     SELECT document_id, connector_id FROM search_index_changes ORDER BY id LIMIT $1::integer
+), few AS MATERIALIZED (
+    SELECT count(*) < $1::integer AS are FROM waiting
 ), outdated AS MATERIALIZED (
     SELECT p.document_id, coalesce(d.connector_id, p.connector_id) AS connector_id
     FROM (SELECT unnest($2::bigint[]) AS document_id, unnest($3::integer[]) AS connector_id,
@@ -202,12 +204,12 @@ WITH waiting AS MATERIALIZED (
         AND p.scope = CASE k.scope WHEN 'user' THEN 'user_' || k.user_id WHEN 'group' THEN 'group_' || k.scope_id ELSE k.scope END, false)
 ), unknown AS (
     SELECT document_id, connector_id FROM outdated o
-    WHERE NOT EXISTS (SELECT FROM waiting w WHERE w.document_id = o.document_id)
+    WHERE (SELECT are FROM few) AND NOT EXISTS (SELECT FROM waiting w WHERE w.document_id = o.document_id)
         AND NOT EXISTS (SELECT FROM waiting w WHERE w.document_id IS NULL AND (w.connector_id = o.connector_id OR w.connector_id IS NULL))
 ), queued AS (
     INSERT INTO search_index_changes (document_id, connector_id) SELECT DISTINCT document_id, connector_id FROM unknown
 )
-SELECT count(*) FROM unknown
+SELECT CASE WHEN (SELECT are FROM few) THEN count(*) ELSE -1 END::bigint AS found FROM unknown
 `
 
 type QueueOutdatedParams struct {
@@ -220,7 +222,7 @@ type QueueOutdatedParams struct {
 }
 
 // Queues the documents of points that SearchIndexChanges would write otherwise, or not at all, unless they wait already. It
-// returns how many such points there are.
+// returns how many such points there are; -1 where so many changes wait that they are to be brought first.
 func (q *Queries) QueueOutdated(ctx context.Context, arg QueueOutdatedParams) (int64, error) {
 	row := q.db.QueryRow(ctx, queueOutdated,
 		arg.Long,
@@ -230,9 +232,9 @@ func (q *Queries) QueueOutdated(ctx context.Context, arg QueueOutdatedParams) (i
 		arg.FirstNos,
 		arg.Scopes,
 	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var found int64
+	err := row.Scan(&found)
+	return found, err
 }
 
 const searchIndex = `-- name: SearchIndex :one
@@ -334,15 +336,9 @@ func (q *Queries) SweepSearchIndexChanges(ctx context.Context, batch int32) (int
 const takeReviewOfSearchIndex = `-- name: TakeReviewOfSearchIndex :one
 UPDATE search_index SET fed_at = clock_timestamp()
 WHERE name = $1::text AND review_at <= clock_timestamp()
-    AND (SELECT count(*) FROM (SELECT FROM search_index_changes ORDER BY id LIMIT $2::integer) c) < $2::integer
     AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
 RETURNING name, generation, coalesce(review_from, '')::text AS review_from, nextval('search_index_turns')::bigint AS turn
 `
-
-type TakeReviewOfSearchIndexParams struct {
-	Name string
-	Long int32
-}
 
 type TakeReviewOfSearchIndexRow struct {
 	Name       string
@@ -351,9 +347,9 @@ type TakeReviewOfSearchIndexRow struct {
 	Turn       int64
 }
 
-// The turn, where a page is to be reviewed and nobody else has the turn. A long queue is brought first.
-func (q *Queries) TakeReviewOfSearchIndex(ctx context.Context, arg TakeReviewOfSearchIndexParams) (TakeReviewOfSearchIndexRow, error) {
-	row := q.db.QueryRow(ctx, takeReviewOfSearchIndex, arg.Name, arg.Long)
+// The turn, where a page is to be reviewed and nobody else has the turn.
+func (q *Queries) TakeReviewOfSearchIndex(ctx context.Context, name string) (TakeReviewOfSearchIndexRow, error) {
+	row := q.db.QueryRow(ctx, takeReviewOfSearchIndex, name)
 	var i TakeReviewOfSearchIndexRow
 	err := row.Scan(
 		&i.Name,
