@@ -36,16 +36,19 @@ example-job: build ## examples/wordcount, a job, beside `make run`
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 
+# Go tests packages in the order in which they are named: those that take minutes first, or the end waits for one of them.
+SLOW := ./services/scheduler ./services/semantic ./sdk/worker ./cmd/echomind/internal/stack ./services/api
+
 # Many packages wait more than they compute: for deadlines, leases and servers.
 # Go's own ten minutes for a package are too few on a busy machine.
 test: build ## pass the tests
-	go test -p 4 -timeout 1h work
+	go test -p 4 -timeout 1h $(SLOW) work
 
 # Not those that ask Postgres alone, or programs that are built without the detector.
 RACE_NOTHING := /sync/db$$|/chaos/audit$$|/internal/(console|contract|evidence|stack)$$
 
 race: ## the tests under the race detector
-	go test -p 4 -timeout 1h -race $$(go list work | grep -vE '$(RACE_NOTHING)')
+	go test -p 4 -timeout 1h -race $$(go list $(SLOW) work | grep -vE '$(RACE_NOTHING)')
 
 model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or MODEL_SEED
 	go test -count=1 -v -timeout 2h -run TestThePromisesHoldInEveryHistory ./testonly/model \
