@@ -35,13 +35,13 @@ func TestAChangedCalendarHasThoseThatNameItPlannedAnewPastOneThatIsHeld(t *testi
 		t.Fatal(err)
 	}
 	b.moves("4", `SELECT moves.replan_calendars(4)`)
-	b.moves("3", `SELECT moves.replan_calendars(4)`) // the fifth to the eighth, of which one is held
+	b.moves("4", `SELECT moves.replan_calendars(4)`)
+	b.moves("1", `SELECT moves.replan_calendars(4)`) // all but the one that is held
 	b.moves("0", `SELECT moves.replan_calendars(4)`)
 	b.holds(held, `NOT c.needs_plan AND c.next_sync_at IS NOT NULL`)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.moves("4", `SELECT moves.replan_calendars(4)`)
 	b.moves("1", `SELECT moves.replan_calendars(4)`)
 	b.moves("0", `SELECT moves.replan_calendars(4)`)
 	if n := one[int](b, `SELECT count(*) FROM connectors WHERE needs_plan AND next_sync_at IS NULL AND due_reason = 'schedule' AND calendar = 'a'`); n != 10 {
@@ -64,11 +64,14 @@ func TestEachChangeOfACalendarIsAVersionAndTheLastAreKept(t *testing.T) {
 	if n := b.count("calendar_changes"); n != 0 {
 		t.Errorf("%d calendars have changed", n)
 	}
+	last := first
 	for range 25 {
 		b.exec(`UPDATE calendars SET entries = entries || '{"name": "x", "start": "2026-01-01"}'`)
-	}
-	if now := version(); now != first+25 {
-		t.Errorf("version %d behind %d", now, first)
+		if now := version(); now > last {
+			last = now
+		} else {
+			t.Errorf("version %d behind %d", now, last)
+		}
 	}
 	if n := b.count("calendar_versions"); n != 20 {
 		t.Errorf("%d versions are kept, want 20", n)
@@ -80,7 +83,7 @@ func TestEachChangeOfACalendarIsAVersionAndTheLastAreKept(t *testing.T) {
 	b.exec(`UPDATE connectors SET calendar = NULL`)
 	b.exec(`DELETE FROM calendars`)
 	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
-	if now := version(); now <= first+25 {
+	if now := version(); now <= last {
 		t.Errorf("version %d was another's", now)
 	}
 	b.refused("connectors_policies", `UPDATE connectors SET calendar_use = 'sometimes'`)

@@ -114,10 +114,10 @@ CREATE TABLE calendar_versions (
 );
 CREATE INDEX calendar_versions_name ON calendar_versions (name, version);
 
--- Calendars that have changed, and up to which connector those that name them are planned anew.
+-- Calendars that have changed while those that name them are planned anew.
 CREATE TABLE calendar_changes (
-    name   text PRIMARY KEY,
-    behind integer NOT NULL DEFAULT 0
+    name    text PRIMARY KEY,
+    version bigint NOT NULL
 );
 
 -- Gives a calendar its version, keeps the one before, and has the schedules that name it planned anew.
@@ -134,16 +134,17 @@ BEGIN
         NEW.version := OLD.version;
         RETURN NEW;
     ELSE
-        NEW.version := nextval('calendar_versions_made');
+        -- With the time: a replica that takes over without the last commits counts from before.
+        NEW.version := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint * 1000 + nextval('calendar_versions_made') % 1000;
     END IF;
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO calendar_versions (version, name, time_zone, entries) VALUES (OLD.version, OLD.name, OLD.time_zone, OLD.entries);
-        DELETE FROM calendar_versions v WHERE v.name = OLD.name AND v.version <=
-            (SELECT k.version FROM calendar_versions k WHERE k.name = OLD.name ORDER BY k.version DESC OFFSET 20 LIMIT 1);
+        DELETE FROM calendar_versions v WHERE v.name = OLD.name AND v.version IN
+            (SELECT k.version FROM calendar_versions k WHERE k.name = OLD.name ORDER BY k.replaced_at DESC OFFSET 20);
     END IF;
     IF TG_OP = 'UPDATE' THEN
         NEW.updated_at := clock_timestamp();
-        INSERT INTO calendar_changes (name) VALUES (NEW.name) ON CONFLICT (name) DO UPDATE SET behind = 0;
+        INSERT INTO calendar_changes (name, version) VALUES (NEW.name, NEW.version) ON CONFLICT (name) DO UPDATE SET version = EXCLUDED.version;
         PERFORM pg_notify('connectors_due', '');
     END IF;
     RETURN coalesce(NEW, OLD);

@@ -255,8 +255,11 @@ CREATE TABLE calendar_users (
     calendar     text NOT NULL
         CONSTRAINT connectors_calendar_known REFERENCES calendars (name),
     connector_id integer NOT NULL,
+    -- The version by which the schedule was planned anew.
+    version      bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (calendar, connector_id)
 );
+CREATE INDEX calendar_users_version ON calendar_users (calendar, version);
 -- +goose StatementBegin
 CREATE FUNCTION connectors_note_calendar() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -264,7 +264,8 @@ BEGIN
     END IF;
     UPDATE connectors c
     SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
-        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot), due_reason = coalesce(p.due_reason, n.reason),
+        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot), -- What has failed and has no next slot is no failure for good.
+        due_reason = CASE WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through, p.unmet_slot),
         over_at = CASE WHEN p.unmet IS NULL THEN c.over_at ELSE coalesce(c.over_at, moment) END,
@@ -281,43 +282,62 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Has schedules that name a calendar which has changed planned anew: a batch of connectors at rest. What is in flight looks at the calendar
--- when it is over. An interval's slot, which the calendar may have put off, comes when it would without one; its claim decides. One that
--- somebody holds is looked at again, with those behind it. Says how many connectors it has looked at; 0 = nothing is left to do now.
+-- Where a connector stands whose calendar has changed; needs_plan is null where the change has nothing to say.
+-- +goose StatementBegin
+CREATE FUNCTION moves.replanned(c connectors, moment timestamptz, OUT needs_plan boolean, OUT next_sync_at timestamptz, OUT slot_at timestamptz)
+    LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    apart interval;
+BEGIN
+    IF c.status NOT IN ('ACTIVE', 'ERROR') THEN
+        RETURN;
+    ELSIF c.schedule_cron IS NOT NULL THEN
+        IF c.due_reason = 'schedule' OR (c.status = 'ACTIVE' AND c.next_sync_at IS NULL) THEN
+            needs_plan := true;
+        END IF;
+    ELSIF c.due_reason = 'schedule' AND c.next_sync_at > moment AND c.refresh_freq_minutes > 0 AND starts_with((SELECT r.reason FROM (
+            SELECT h.trigger, h.reason, h.started_at FROM runs h WHERE h.connector_id = c.id ORDER BY h.started_at DESC LIMIT 100) r
+            WHERE r.trigger = 'schedule' ORDER BY r.started_at DESC LIMIT 1), 'calendar `') THEN
+        needs_plan := false;
+        apart := CASE WHEN c.spread_percent = 0 THEN interval '0' ELSE make_interval(mins => c.refresh_freq_minutes) / greatest(1, round(100.0 / c.spread_percent)) END;
+        next_sync_at := least(c.next_sync_at, moves.interval_slot(c.id, moment + apart - make_interval(mins => c.refresh_freq_minutes),
+            c.refresh_freq_minutes, c.spread_percent));
+        slot_at := next_sync_at;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Has schedules that name a calendar which has changed planned anew: a batch of connectors at rest, of any such calendar. An interval's slot is
+-- left to its claim, which asks the calendar; one that a calendar has put off comes within the connector's spread from now. What is in
+-- flight looks at the calendar when it is over, but for a run with parameters, behind which its connector stands as it is kept. A row that
+-- somebody holds waits, and no other for it. It says how many it has looked at.
 -- +goose StatementBegin
 CREATE FUNCTION moves.replan_calendars(batch integer) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
+    SET enable_seqscan = off SET enable_sort = off AS $$
 DECLARE
     k      calendar_changes;
-    listed integer[];
-    held   integer;
     locked integer[];
     moment timestamptz := clock_timestamp();
 BEGIN
-    SELECT * INTO k FROM calendar_changes ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN 0;
-    END IF;
-    listed := ARRAY(SELECT u.connector_id FROM calendar_users u WHERE u.calendar = k.name AND u.connector_id > k.behind ORDER BY u.connector_id LIMIT batch);
-    locked := ARRAY(SELECT c.id FROM unnest(listed) l(id), LATERAL (SELECT o.id FROM connectors o WHERE o.id = l.id FOR UPDATE SKIP LOCKED) c);
-    UPDATE connectors c SET needs_plan = c.schedule_cron IS NOT NULL, condition_met_at = NULL,
-        next_sync_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END, slot_at = CASE WHEN c.schedule_cron IS NULL THEN n.slot END
-    FROM unnest(locked) l(id), LATERAL (
-        SELECT o.ctid, least(o.next_sync_at, greatest(moment, moves.interval_slot(o.id, coalesce(o.over_at, o.last_sync_at), o.refresh_freq_minutes,
-            o.spread_percent))) AS slot
-        FROM connectors o WHERE o.id = l.id AND o.status IN ('ACTIVE', 'ERROR') AND o.run_id IS NULL
-            AND (o.due_reason = 'schedule' OR (o.status = 'ACTIVE' AND o.next_sync_at IS NULL AND o.schedule_cron IS NOT NULL)) OFFSET 0) n
-    WHERE c.ctid = n.ctid;
-    SELECT min(l.id) INTO held FROM unnest(listed) l(id)
-        WHERE l.id <> ALL (locked) AND EXISTS (SELECT FROM connectors c WHERE c.id = l.id AND c.calendar = k.name);
-    IF held IS NOT NULL THEN
-        UPDATE calendar_changes SET behind = held - 1 WHERE name = k.name;
-    ELSIF cardinality(listed) < batch THEN
-        DELETE FROM calendar_changes WHERE name = k.name;
-    ELSE
-        UPDATE calendar_changes SET behind = listed[batch] WHERE name = k.name;
-    END IF;
-    RETURN CASE WHEN held IS NULL OR held > listed[1] THEN greatest(1, cardinality(locked)) ELSE 0 END;
+    FOR k IN SELECT * FROM calendar_changes ORDER BY random() LIMIT 20 FOR UPDATE SKIP LOCKED LOOP
+        locked := ARRAY(SELECT c.id FROM calendar_users u, LATERAL (SELECT o.id FROM connectors o WHERE o.id = u.connector_id FOR UPDATE SKIP LOCKED) c
+            WHERE u.calendar = k.name AND u.version < k.version LIMIT batch);
+        UPDATE connectors c SET needs_plan = p.needs_plan, condition_met_at = NULL, next_sync_at = p.next_sync_at, slot_at = p.slot_at
+        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, (moves.replanned(o, moment)).* FROM connectors o WHERE o.id = l.id AND o.run_id IS NULL OFFSET 0) p
+        WHERE c.ctid = p.ctid AND p.needs_plan IS NOT NULL;
+        UPDATE connectors c SET kept_plan = c.kept_plan || jsonb_build_object('needs_plan', p.needs_plan, 'condition_met_at', NULL,
+            'next_sync_at', p.next_sync_at, 'slot_at', p.slot_at)
+        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, (moves.replanned(moves.resumed(o), moment)).* FROM connectors o
+            WHERE o.id = l.id AND o.kept_plan IS NOT NULL OFFSET 0) p
+        WHERE c.ctid = p.ctid AND p.needs_plan IS NOT NULL;
+        UPDATE calendar_users u SET version = k.version WHERE u.calendar = k.name AND u.connector_id = ANY (locked);
+        IF NOT EXISTS (SELECT FROM calendar_users u WHERE u.calendar = k.name AND u.version < k.version) THEN
+            DELETE FROM calendar_changes WHERE name = k.name;
+        END IF;
+        EXIT WHEN locked <> '{}';
+    END LOOP;
+    RETURN coalesce(cardinality(locked), 0);
 END $$;
 -- +goose StatementEnd
 
@@ -616,6 +636,7 @@ DROP FUNCTION moves.fail_conditions(jsonb);
 DROP FUNCTION moves.note_met(integer[]);
 DROP FUNCTION moves.lock_asking(integer[], timestamptz);
 DROP FUNCTION moves.replan_calendars(integer);
+DROP FUNCTION moves.replanned(connectors, timestamptz);
 DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.skip_unmet(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);

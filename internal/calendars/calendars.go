@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -27,12 +28,17 @@ const (
 	// MaxBytes is how long they may be together, in JSON as Postgres writes it.
 	MaxBytes = 65536
 
+	// MaxBegins is how often in a year the entries with a rule may begin, all of them together.
+	MaxBegins = 1500
+	// MaxListed is how many months and days their rules may list, all of them together.
+	MaxListed = 2000
+
 	maxName    = 100
 	maxDays    = 366  // of one occurrence
 	maxDates   = 1000 // further ones, and exceptions, of one entry
-	mostSteps  = 5_000_000
-	mostYears  = 16 // that are kept worked out
-	mostAhead  = 12 // years in which a time is looked for
+	mostSteps  = 1_000_000 // days, times what the rule lists
+	mostKept   = 40_000 // stretches of the years that are kept worked out, 1 MB
+	mostAhead  = 12     // years in which a time is looked for
 	mostBehind = 30
 )
 
@@ -47,7 +53,7 @@ type Entry struct {
 	TimeZone string `json:"time_zone,omitempty"`
 	// Rule repeats it: a recurrence rule of RFC 5545.
 	Rule string `json:"rule,omitempty"`
-	// Also are the starts of further ones; Not are days of the rule on which it does not begin.
+	// Also are the starts of further ones; Not are days on which it does not begin.
 	Also []string `json:"also,omitempty"`
 	Not  []string `json:"not,omitempty"`
 	// Except says that its time is not of the calendar, whatever other entries say.
@@ -57,14 +63,18 @@ type Entry struct {
 // Calendar is a calendar that can be asked.
 type Calendar struct {
 	entries []entry
+	names   []string // what the entries are called, each once; none is the first
 
 	mu    sync.Mutex
 	years map[int][]stretch
+	kept  int // stretches in years
+	// whole are the years of which the calendar has all, or nothing; they are known for longer than what they are called.
+	whole map[int]bool
 }
 
 // entry is an Entry that was read.
 type entry struct {
-	name   string
+	name   int32 // of the calendar's
 	zone   *time.Location
 	start  stamp
 	days   int // from the day of the start to that of the end
@@ -75,11 +85,11 @@ type entry struct {
 	except bool
 }
 
-// stretch is a time in which a calendar says the same.
+// stretch is a time in which a calendar says the same, in seconds since 1970.
 type stretch struct {
-	from, until time.Time
+	from, until int64
+	name        int32
 	on          bool
-	name        string
 }
 
 // Read reads a calendar's time zone and entries, a JSON array. It returns ErrCalendar, naming the entry and what is wrong with it.
@@ -103,12 +113,20 @@ func Of(timeZone string, all []Entry) (*Calendar, error) {
 	if len(all) > MaxEntries {
 		return nil, fmt.Errorf("%w: it has %d entries; at most %d may be", ErrCalendar, len(all), MaxEntries)
 	}
-	c := &Calendar{entries: make([]entry, len(all)), years: map[int][]stretch{}}
-	steps, rules := mostSteps, 0
+	c := &Calendar{entries: make([]entry, len(all)), names: []string{""}, years: map[int][]stretch{}, whole: map[int]bool{}}
+	for _, e := range all {
+		c.names = append(c.names, e.Name)
+	}
+	slices.Sort(c.names)
+	c.names = slices.Compact(c.names)
+	left, rules := budget{mostSteps, MaxBegins, MaxListed}, 0
 	for i, e := range all {
-		if c.entries[i], err = readEntry(e, zone); err == nil && c.entries[i].rule != nil {
+		c.entries[i], err = readEntry(e, zone)
+		name, _ := slices.BinarySearch(c.names, e.Name)
+		c.entries[i].name = int32(name)
+		if err == nil && c.entries[i].rule != nil {
 			rules++
-			err = c.entries[i].rule.follow(&steps)
+			err = c.entries[i].rule.spend(&left)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: entry %d (%s): %w", ErrCalendar, i+1, clip(e.Name), err)
@@ -133,7 +151,7 @@ func readEntry(e Entry, zone *time.Location) (r entry, err error) {
 	if n := utf8.RuneCountInString(e.Name); n < 1 || n > maxName {
 		return r, fmt.Errorf("name has %d characters; write 1 to %d", n, maxName)
 	}
-	r = entry{name: e.Name, zone: zone, except: e.Except, not: map[day]bool{}}
+	r = entry{zone: zone, except: e.Except, not: map[day]bool{}}
 	if e.TimeZone != "" {
 		if r.zone, err = location(e.TimeZone); err != nil {
 			return r, err
@@ -191,22 +209,24 @@ func moment(s stamp, zone *time.Location) time.Time {
 	return time.Date(year, month, of, 0, 0, s.second, 0, zone)
 }
 
-// span is one occurrence of an entry.
+// span is one occurrence of an entry, in seconds since 1970.
 type span struct {
-	from, until time.Time
-	name        string
+	from, until int64
+	name        int32
 }
 
 // spans are the occurrences of an entry that may reach into the time between two moments.
 func (e entry) spans(from, until time.Time, yield func(span)) {
 	add := func(start stamp) {
-		s := span{moment(start, e.zone), moment(stamp{start.day + day(e.days), e.end}, e.zone), e.name}
-		if s.from.Before(until) && s.until.After(from) {
+		s := span{moment(start, e.zone).Unix(), moment(stamp{start.day + day(e.days), e.end}, e.zone).Unix(), e.name}
+		if s.from < until.Unix() && s.until > from.Unix() {
 			yield(s)
 		}
 	}
 	for _, start := range e.also {
-		add(start)
+		if !e.not[start.day] {
+			add(start)
+		}
 	}
 	switch r := e.rule; {
 	case r != nil:
@@ -232,9 +252,6 @@ func (c *Calendar) year(year int) []stretch {
 	defer c.mu.Unlock()
 	all, known := c.years[year]
 	if !known {
-		if len(c.years) >= mostYears {
-			clear(c.years)
-		}
 		from, until := yearOf(year), yearOf(year+1)
 		var on, except []span
 		for _, e := range c.entries {
@@ -244,25 +261,47 @@ func (c *Calendar) year(year int) []stretch {
 			}
 			e.spans(from, until, func(s span) { *to = append(*to, s) })
 		}
-		all = stretches(from, until, flat(on), flat(except))
+		all = stretches(from.Unix(), until.Unix(), flat(on), flat(except))
+		if c.kept += len(all); c.kept > mostKept {
+			clear(c.years)
+			c.kept = len(all)
+		}
 		c.years[year] = all
+		if !slices.ContainsFunc(all, func(s stretch) bool { return s.on != all[0].on }) {
+			c.whole[year] = all[0].on
+		}
 	}
 	return all
 }
+
+// isWhole says whether all of a year is known to be on the calendar, or nothing of it.
+func (c *Calendar) isWhole(year int, on bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	said, known := c.whole[year]
+	return known && said == on
+}
+
+// Kept is how many stretches of time are kept worked out, of 24 bytes each.
+func (c *Calendar) Kept() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kept
+}
+
+func utc(second int64) time.Time { return time.Unix(second, 0).UTC() }
 
 func yearOf(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // flat cuts spans so that none covers another: what has begun first says what the time is called.
 func flat(all []span) (cut []span) {
-	slices.SortStableFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
+	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	// What is cut off behind one waits for its end; its place among the others stays.
-	for len(all) > 0 {
-		one := all[0]
-		all = all[1:]
-		if n := len(cut); n > 0 && one.from.Before(cut[n-1].until) {
-			one.from = cut[n-1].until
+	for _, one := range all {
+		if n := len(cut); n > 0 {
+			one.from = max(one.from, cut[n-1].until)
 		}
-		if one.from.Before(one.until) {
+		if one.from < one.until {
 			cut = append(cut, one)
 		}
 	}
@@ -270,19 +309,21 @@ func flat(all []span) (cut []span) {
 }
 
 // stretches divide a time: on where one of the spans is, and no exception.
-func stretches(from, until time.Time, on, except []span) (all []stretch) {
-	cuts := []time.Time{from, until}
-	for _, s := range slices.Concat(on, except) {
-		for _, at := range []time.Time{s.from, s.until} {
-			if at.After(from) && at.Before(until) {
-				cuts = append(cuts, at)
+func stretches(from, until int64, on, except []span) (all []stretch) {
+	cuts := []int64{from, until}
+	for _, some := range [][]span{on, except} {
+		for _, s := range some {
+			for _, at := range []int64{s.from, s.until} {
+				if at > from && at < until {
+					cuts = append(cuts, at)
+				}
 			}
 		}
 	}
-	slices.SortFunc(cuts, time.Time.Compare)
+	slices.Sort(cuts)
 	for i, begin := range cuts[:len(cuts)-1] {
 		s := stretch{from: begin, until: cuts[i+1]}
-		if s.from.Equal(s.until) {
+		if s.from == s.until {
 			continue
 		}
 		if by, is := at(except, begin); is {
@@ -296,16 +337,16 @@ func stretches(from, until time.Time, on, except []span) (all []stretch) {
 			all = append(all, s)
 		}
 	}
-	return all
+	return slices.Clip(all)
 }
 
 // at is the span that a moment is in.
-func at(all []span, moment time.Time) (span, bool) {
-	i, found := slices.BinarySearchFunc(all, moment, func(s span, t time.Time) int { return s.from.Compare(t) })
+func at(all []span, moment int64) (span, bool) {
+	i, found := slices.BinarySearchFunc(all, moment, func(s span, t int64) int { return cmp.Compare(s.from, t) })
 	if !found {
 		i--
 	}
-	if i < 0 || !moment.Before(all[i].until) {
+	if i < 0 || moment >= all[i].until {
 		return span{}, false
 	}
 	return all[i], true
@@ -313,29 +354,46 @@ func at(all []span, moment time.Time) (span, bool) {
 
 func (s stretch) alike(t stretch) bool { return s.on == t.on && s.name == t.name }
 
+// from are the stretches from that of a moment on, through so many years behind it; they end where it does.
+func (c *Calendar) from(moment time.Time) iter.Seq[stretch] {
+	return func(yield func(stretch) bool) {
+		year := moment.UTC().Year()
+		all := c.year(year)
+		all = all[index(all, moment.Unix()):]
+		here := all[0]
+		for range mostAhead {
+			for _, s := range all[1:] {
+				if !yield(here) {
+					return
+				}
+				here = s
+			}
+			year++
+			if all = c.year(year); all[0].alike(here) {
+				here.until = all[0].until
+				continue
+			}
+			if !yield(here) {
+				return
+			}
+			here = all[0]
+		}
+		yield(here)
+	}
+}
+
 // At says whether the calendar has a moment, what that time is called there, and until when it says the same. A time that it does not
 // have has a name where an exception takes it away.
 func (c *Calendar) At(moment time.Time) (on bool, name string, until time.Time) {
-	year := moment.UTC().Year()
-	all := c.year(year)
-	here := all[index(all, moment)]
-	for range mostAhead {
-		if !here.until.Equal(yearOf(year + 1)) {
-			break
-		}
-		year++
-		next := c.year(year)[0]
-		if !next.alike(here) {
-			break
-		}
-		here.until = next.until
+	for s := range c.from(moment) {
+		return s.on, c.names[s.name], utc(s.until)
 	}
-	return here.on, here.name, here.until
+	return false, "", time.Time{}
 }
 
 // index is that of the stretch of a year that a moment is in.
-func index(all []stretch, moment time.Time) int {
-	i, found := slices.BinarySearchFunc(all, moment, func(s stretch, t time.Time) int { return s.from.Compare(t) })
+func index(all []stretch, moment int64) int {
+	i, found := slices.BinarySearchFunc(all, moment, func(s stretch, t int64) int { return cmp.Compare(s.from, t) })
 	if found {
 		return i
 	}
@@ -350,17 +408,17 @@ func (c *Calendar) Changes(from, until time.Time, most int) (all []time.Time, si
 		if year < oldest {
 			return reversed(all), yearOf(year + 1)
 		}
-		here := c.year(year)
-		for _, s := range slices.Backward(here) {
-			switch {
-			case !s.from.Before(until):
+		for _, s := range slices.Backward(c.year(year)) {
+			switch begin := utc(s.from); {
+			case !begin.Before(until):
 				continue
-			case !s.from.After(from):
+			case !begin.After(from):
 				return reversed(all), time.Time{}
 			case len(all) == most:
 				return reversed(all), all[len(all)-1]
+			default:
+				all = append(all, begin)
 			}
-			all = append(all, s.from)
 		}
 	}
 	return reversed(all), time.Time{}
@@ -374,22 +432,24 @@ func reversed(all []time.Time) []time.Time {
 
 // Begins is the first time, at a moment or behind it, that the calendar has, or has not; both are zero where none is within years.
 func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
-	for end := moment.AddDate(mostAhead, 0, 0); moment.Before(end); {
-		is, _, next := c.At(moment)
-		if is == on {
-			return moment, next
+	first, second := moment.UTC().Year(), moment.Unix()
+	for year := first; year <= first+mostAhead; year++ {
+		if c.isWhole(year, !on) {
+			continue
 		}
-		moment = next
+		for _, s := range c.year(year) {
+			if s.on != on || s.until <= second {
+				continue
+			}
+			if from = utc(s.from); s.from <= second {
+				from = moment
+			}
+			_, _, until = c.At(from)
+			return from, until
+		}
 	}
 	return time.Time{}, time.Time{}
 }
 
 // Names are what the entries are called, each once, in the order of the alphabet.
-func (c *Calendar) Names() []string {
-	all := make([]string, len(c.entries))
-	for i, e := range c.entries {
-		all[i] = e.name
-	}
-	slices.SortFunc(all, cmp.Compare)
-	return slices.Compact(all)
-}
+func (c *Calendar) Names() []string { return c.names[1:] }

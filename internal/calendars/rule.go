@@ -117,6 +117,20 @@ func (r *rule) complete() error {
 	return nil
 }
 
+// budget is how much the rules of a calendar may still do: days that are looked at, times that they begin in a year, months and days that they list.
+type budget struct{ steps, begins, listed int }
+
+// spend says what is too much of the rule, and looks where its COUNT ends.
+func (r *rule) spend(left *budget) error {
+	if left.listed -= r.listed(); left.listed < 0 {
+		return fmt.Errorf("with it the rules of this calendar list more than %d months and days", MaxListed)
+	}
+	if left.begins -= r.perYear(); left.begins < 0 {
+		return fmt.Errorf("with it the rules of this calendar begin more than %d times a year: write fewer, or longer ones", MaxBegins)
+	}
+	return r.follow(&left.steps)
+}
+
 // follow looks where COUNT ends; steps is how many days may still be looked at.
 func (r *rule) follow(steps *int) error {
 	if r.count == 0 {
@@ -125,18 +139,57 @@ func (r *rule) follow(steps *int) error {
 	left := r.count
 	for d := range r.days(r.start, r.start+farthest) {
 		if left--; left == 0 {
-			*steps -= int(d - r.start)
+			*steps -= int(d-r.start) * (1 + r.listed())
 			r.last = d
 			break
 		}
 	}
 	if left > 0 {
-		*steps -= farthest
+		*steps -= farthest * (1 + r.listed())
 	}
 	if *steps < 0 {
 		return fmt.Errorf("rules with COUNT that begin long ago take too long to follow: write UNTIL instead")
 	}
 	return nil
+}
+
+// listed is how many months and days it lists: each day is compared with as many.
+func (r *rule) listed() int { return len(r.months) + len(r.monthDays) + len(r.weekDays) + len(r.positions) }
+
+// perYear is how often at most it begins in a year.
+func (r *rule) perYear() int {
+	const weeks = 53
+	months := 12
+	if n := len(r.months); n > 0 {
+		months = min(months, n)
+	}
+	most := months * 31
+	switch r.frequency {
+	case "DAILY":
+		most = min(most, 366/r.interval+1)
+	case "WEEKLY":
+		most = min(most, (weeks/r.interval+1)*min(7, len(r.weekDays)))
+	case "MONTHLY":
+		most = min(most, (months/r.interval+1)*31)
+	}
+	if n := len(r.monthDays); n > 0 {
+		most = min(most, n*months)
+	}
+	if len(r.weekDays) > 0 && r.frequency != "WEEKLY" {
+		n := 0
+		for _, w := range r.weekDays {
+			if w.n == 0 {
+				n += weeks
+			} else {
+				n += months
+			}
+		}
+		most = min(most, n)
+	}
+	if n := len(r.positions); n > 0 {
+		most = min(most, n*map[string]int{"DAILY": 366, "WEEKLY": weeks + 1, "MONTHLY": months, "YEARLY": 1}[r.frequency])
+	}
+	return min(most, 366)
 }
 
 // days are those from a day through another on which it begins, whatever UNTIL says.

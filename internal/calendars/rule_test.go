@@ -80,11 +80,33 @@ func TestWorkingACalendarOutIsBounded(t *testing.T) {
 	_, err = Of("UTC", counted)
 	require.ErrorContains(t, err, "take too long to follow: write UNTIL instead")
 	for i := range counted {
-		counted[i].Rule = "FREQ=DAILY;BYSETPOS=1"
+		counted[i].Rule = "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=1"
 	}
 	calendar, err := Of("UTC", counted)
 	require.NoError(t, err)
-	require.Len(t, calendar.year(2026), 1)
+	require.Len(t, calendar.year(2026), 25)
 	_, err = Of("UTC", append(counted, counted[0]))
 	require.ErrorContains(t, err, "it has 101 entries with a rule; at most 100 may be")
+}
+
+// One of many short times is refused; the greatest that there may be is asked for its next times over twelve years, and keeps little.
+func TestACalendarOfManyTimesIsBounded(t *testing.T) {
+	t.Parallel()
+	var rota []Entry
+	for i := range 96 {
+		start := fmt.Sprintf("2026-01-01T%02d:%02d", i/4, i%4*15)
+		end := fmt.Sprintf("2026-01-01T%02d:%02d", (i+1)/4, (i+1)%4*15)
+		if i == 95 {
+			end = "2026-01-02"
+		}
+		rota = append(rota, Entry{Name: fmt.Sprint(i), Start: start, End: end, Rule: "FREQ=DAILY"})
+	}
+	_, err := Of("UTC", rota)
+	require.ErrorContains(t, err, "entry 5 (4): with it the rules of this calendar begin more than 1500 times a year")
+	rota[3].End = "2026-01-02"
+	closed, err := Of("UTC", rota[:4])
+	require.NoError(t, err)
+	off, _ := closed.Begins(when(t, "2026-03-01 02:20"), false)
+	require.Zero(t, off, "it has all times")
+	require.LessOrEqual(t, closed.Kept(), mostKept)
 }

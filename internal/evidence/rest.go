@@ -41,7 +41,7 @@ func (x *explanation) atRest() {
 		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it runs %s, as %s; `echomind connectors trigger %d` runs it now",
 				clock.Until(*c.NextSyncAt, x.Now), text(c.DueReason, "planned"), c.ID))
-	case failed && !c.NeedsPlan:
+	case failed && !c.NeedsPlan && c.DueReason == nil:
 		x.conclude(FailedForGood, "it failed in a way that trying again does not mend",
 			fmt.Sprintf("nothing, until you change what is wrong (`echomind connectors update %d …`) or trigger it", c.ID))
 	case c.NeedsPlan:

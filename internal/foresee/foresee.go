@@ -162,7 +162,7 @@ func nothingDue(c Connector) string {
 	switch {
 	case c.Status == "DISABLED":
 		return "it is disabled: no slot is due until it is enabled"
-	case c.Status == "ERROR" && c.NextSyncAt == nil && !c.NeedsPlan:
+	case c.Status == "ERROR" && c.NextSyncAt == nil && !c.NeedsPlan && c.DueReason == nil:
 		return "it has failed for good: no slot is due until you change what is wrong, or ask for a sync"
 	}
 	return ""

@@ -67,17 +67,17 @@ func (s Schedule) Next(after time.Time) time.Time {
 	horizon := after.AddDate(mostYears, 0, 0)
 	for range mostClosed {
 		next := s.times.Next(after)
-		why, until := "", time.Time{}
-		if s.calendar != nil && !next.IsZero() {
-			if next.After(horizon) {
-				break
-			}
-			why, until = s.calendar.Closed(next)
-		}
-		if why == "" {
+		if s.calendar == nil || next.IsZero() {
 			return next
 		}
-		after = until.Add(-1)
+		opens, _ := s.calendar.Times.Begins(next, s.calendar.Use == Only)
+		if opens.Equal(next) {
+			return next
+		}
+		if opens.IsZero() || opens.After(horizon) {
+			break
+		}
+		after = opens.Add(-1)
 	}
 	return time.Time{}
 }

@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,9 +15,11 @@ import (
 )
 
 const (
-	// mostCalendars is how many calendars are remembered; calendarsAtOnce how many are read by one statement.
+	// calendarsAtOnce is how many calendars are read and asked before the next are; mostTimes how many stretches of time of calendars are
+	// remembered, 24 bytes each, and mostCalendars of how many.
+	calendarsAtOnce = 16
+	mostTimes       = 400_000
 	mostCalendars   = 50
-	calendarsAtOnce = 32
 )
 
 // calendarCache remembers calendars by their versions, which never change. They are read when a connector that is claimed or planned names
@@ -31,77 +35,137 @@ type calendarRead struct {
 	err   error
 }
 
-// calendarsRead are those of a batch, by their versions.
-type calendarsRead map[int64]calendarRead
+// calendarNamed is the calendar that a connector names; that of now where it says no version.
+type calendarNamed struct {
+	name    *string
+	use     string
+	version *int64
+}
 
-// of is the calendar that a connector names, or why it cannot be read; nil where it names none.
-func (named calendarsRead) of(name *string, use string, version *int64) (*slots.Calendar, error) {
-	if name == nil {
-		return nil, nil
-	}
-	c := calendarRead{err: fmt.Errorf("there is none")}
-	if version != nil {
-		if found, is := named[*version]; is {
-			c = found
-		}
-	}
+// calendarOf is the calendar of a connector, or why it cannot be read; nil where it names none.
+type calendarOf struct {
+	*slots.Calendar
+	err error
+}
+
+func (c calendarRead) of(named calendarNamed) calendarOf {
 	if c.err != nil {
-		return nil, fmt.Errorf("%s: %w", slots.Unreadable(*name), c.err)
+		return calendarOf{nil, fmt.Errorf("%s: %w", slots.Unreadable(*named.name), c.err)}
 	}
-	return &slots.Calendar{Name: *name, Use: use, Times: c.times}, nil
+	return calendarOf{&slots.Calendar{Name: *named.name, Use: named.use, Times: c.times}, nil}
 }
 
-func (c *calendarCache) ofDue(ctx context.Context, q *dbgen.Queries, rows []dbgen.LockDueRow) (calendarsRead, error) {
-	versions := make([]*int64, len(rows))
-	for i, r := range rows {
-		versions[i] = r.CalendarVersion
-	}
-	return c.read(ctx, q, versions)
-}
-
-// read reads those of a batch that are not remembered. One that cannot be read is its connectors' problem; an error is Postgres's.
-func (c *calendarCache) read(ctx context.Context, q *dbgen.Queries, versions []*int64) (calendarsRead, error) {
-	var all, missing []int64
-	for _, v := range versions {
-		if v != nil {
-			all = append(all, *v)
+// each does something with all rows of a batch and their calendars: first with those that name none, then with those of a few calendars at
+// a time, so that many are never held at once. The rows are locked: what their calendars say is looked up behind that, and whoever changes one since
+// has them planned anew. A calendar that cannot be read is its connectors' problem; an error is Postgres's.
+func (c *calendarCache) each(ctx context.Context, q *dbgen.Queries, names []calendarNamed, do func(i int, of calendarOf)) error {
+	var some []int
+	for i, n := range names {
+		if n.name == nil {
+			do(i, calendarOf{})
+		} else {
+			some = append(some, i)
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
+	if len(some) == 0 {
+		return nil
 	}
-	slices.Sort(all)
-	named := calendarsRead{}
+	versions, err := versionsNow(ctx, q, names)
+	if err != nil {
+		return err
+	}
+	var unknown calendarRead
+	unknown.err = errors.New("there is none")
+	rows := map[int64][]int{}
+	for _, i := range some {
+		version := versions[*names[i].name]
+		if names[i].version != nil {
+			version = *names[i].version
+		}
+		if version == 0 {
+			do(i, unknown.of(names[i]))
+			continue
+		}
+		rows[version] = append(rows[version], i)
+	}
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(rows)), calendarsAtOnce) {
+		read, err := c.read(ctx, q, part)
+		if err != nil {
+			return err
+		}
+		for _, version := range part {
+			one, found := read[version]
+			if !found {
+				one = unknown
+			}
+			for _, i := range rows[version] {
+				do(i, one.of(names[i]))
+			}
+		}
+		c.remember(read)
+	}
+	return nil
+}
+
+func versionsNow(ctx context.Context, q *dbgen.Queries, named []calendarNamed) (map[string]int64, error) {
+	var names []string
+	for _, n := range named {
+		if n.name != nil && n.version == nil {
+			names = append(names, *n.name)
+		}
+	}
+	slices.Sort(names)
+	versions := map[string]int64{}
+	if names = slices.Compact(names); len(names) == 0 {
+		return versions, nil
+	}
+	rows, err := q.CalendarVersions(ctx, names)
+	for _, r := range rows {
+		versions[r.Name] = r.Version
+	}
+	return versions, wrap("look for the versions of calendars", err)
+}
+
+func (c *calendarCache) read(ctx context.Context, q *dbgen.Queries, versions []int64) (map[int64]calendarRead, error) {
+	read := map[int64]calendarRead{}
+	var missing []int64
 	c.mu.Lock()
-	for _, v := range slices.Compact(all) {
+	for _, v := range versions {
 		if known, is := c.known[v]; is {
-			named[v] = known
+			read[v] = known
 		} else {
 			missing = append(missing, v)
 		}
 	}
 	c.mu.Unlock()
-	for part := range slices.Chunk(missing, calendarsAtOnce) {
-		rows, err := q.Calendars(ctx, part)
-		if err != nil {
-			return nil, wrap("read calendars", err)
-		}
-		for _, r := range rows {
-			times, err := calendars.Read(r.TimeZone, r.Entries)
-			named[r.Version] = calendarRead{times, err}
-		}
+	if len(missing) == 0 {
+		return read, nil
 	}
+	rows, err := q.Calendars(ctx, missing)
+	for _, r := range rows {
+		times, err := calendars.Read(r.TimeZone, r.Entries)
+		read[r.Version] = calendarRead{times, err}
+	}
+	return read, wrap("read calendars", err)
+}
+
+// remember keeps what was asked, and forgets all of it where that is too much.
+func (c *calendarCache) remember(read map[int64]calendarRead) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known == nil || len(c.known)+len(missing) > mostCalendars {
+	if c.known == nil {
 		c.known = map[int64]calendarRead{}
 	}
-	for _, v := range missing[:min(len(missing), mostCalendars)] {
-		if r, is := named[v]; is {
-			c.known[v] = r
+	maps.Copy(c.known, read)
+	times := 0
+	for _, one := range c.known {
+		if one.times != nil {
+			times += one.times.Kept()
 		}
 	}
-	return named, nil
+	if len(c.known) > mostCalendars || times > mostTimes {
+		clear(c.known)
+	}
 }
 
 // replans has schedules of changed calendars planned anew until ctx ends. It is a loop of its own: no plan waits for it.

@@ -111,33 +111,33 @@ func (s *Scheduler) claim(
 	if err != nil || len(rows) == 0 {
 		return nil, 0, wrap("lock due connectors", err)
 	}
-	named, err := s.calendars.ofDue(ctx, s.queries.WithTx(tx), rows)
+	all, err := s.decideDue(ctx, tx, rows)
 	if err != nil {
 		return nil, 0, err
 	}
 	over, noPlace := 0, false // of which no slot runs; whether nothing else is looked for
-	set := func(tx pgx.Tx, part []dbgen.LockDueRow) error {
+	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
-		for _, r := range part {
-			slot, passed := slotOf(r, named)
-			if passed != nil {
-				instead = append(instead, passed)
+		for _, d := range part {
+			r := d.row
+			if d.passed != nil {
+				instead = append(instead, d.passed)
 				continue
 			}
 			if noPlace {
 				continue
 			}
-			if at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); !at.IsZero() {
-				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
+			if !d.later.IsZero() {
+				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &d.later, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				continue
 			}
-			if tooOld(r) {
+			if tooOld(*r) {
 				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &r.NextSyncAt, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				signal(s.askWake)
 				continue
 			}
-			t := triggerOf(connectorType, r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
+			t := triggerOf(connectorType, *r)
+			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
@@ -146,11 +146,11 @@ func (s *Scheduler) claim(
 		if len(claims) == 0 {
 			return nil
 		}
-		all, err := json.Marshal(claims)
+		text, err := json.Marshal(claims)
 		if err != nil {
 			return wrap("write the claims", err)
 		}
-		n, err := s.queries.WithTx(tx).Claim(ctx, dbgen.ClaimParams{Claims: all, Now: part[0].Now})
+		n, err := s.queries.WithTx(tx).Claim(ctx, dbgen.ClaimParams{Claims: text, Now: part[0].row.Now})
 		if err != nil {
 			return wrap("set PENDING", err)
 		}
@@ -161,10 +161,10 @@ func (s *Scheduler) claim(
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	refuse := func(r dbgen.LockDueRow, err error) error {
-		isNew, kept := s.unclaimed.add(r.ID, time.Now())
+	refuse := func(d dueNow, err error) error {
+		isNew, kept := s.unclaimed.add(d.row.ID, time.Now())
 		if isNew {
-			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", r.ID,
+			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", d.row.ID,
 				"type", connectorType, "err", err)
 		}
 		if kept {
@@ -172,7 +172,7 @@ func (s *Scheduler) claim(
 		}
 		return nil
 	}
-	if err = write(ctx, tx, how, rows, set, refuse); err != nil || limit == 0 || over < len(rows) {
+	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < len(rows) {
 		return claimed, aside + over, err
 	}
 	// What is passed over holds no place: a whole batch of the longest due is looked through for more of it.
@@ -180,11 +180,35 @@ func (s *Scheduler) claim(
 	if rows, err = s.queries.WithTx(tx).LockDue(ctx, due); err != nil {
 		return nil, 0, wrap("lock due connectors of a type that has a cap", err)
 	}
-	if named, err = s.calendars.ofDue(ctx, s.queries.WithTx(tx), rows); err != nil {
+	if all, err = s.decideDue(ctx, tx, rows); err != nil {
 		return nil, 0, err
 	}
-	err = write(ctx, tx, how, rows, set, refuse)
+	err = write(ctx, tx, how, all, set, refuse)
 	return claimed, aside + over, err
+}
+
+// dueNow is a connector that is due, and what its schedule says.
+type dueNow struct {
+	row    *dbgen.LockDueRow
+	slot   slot
+	passed *plan     // where no slot that has come runs
+	later  time.Time // to catch up with after an outage
+}
+
+func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockDueRow) ([]dueNow, error) {
+	names := make([]calendarNamed, len(rows))
+	for i := range rows {
+		names[i] = calendarNamed{name: rows[i].Calendar, use: rows[i].CalendarUse}
+	}
+	all := make([]dueNow, len(rows))
+	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
+		d := dueNow{row: &rows[i]}
+		d.slot, d.passed = slotOf(rows[i], c)
+		d.later = later(rows[i], d.slot, s.outage.since(rows[i].Now), s.config.CatchUpWindow)
+		d.slot.next = nil // it holds its calendar
+		all[i] = d
+	})
+	return all, err
 }
 
 // passOver writes down when connectors are due next of which no slot that has come runs.

@@ -87,20 +87,20 @@ func (s *Scheduler) setAnswers(
 ) error {
 	var all answered
 	types := map[string]bool{}
-	due := make([]dbgen.LockDueRow, len(part))
+	names := make([]calendarNamed, len(part))
 	for i, r := range part {
-		due[i] = dbgen.LockDueRow(r)
+		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse}
 	}
-	named, err := s.calendars.ofDue(ctx, s.queries.WithTx(tx), due)
-	if err != nil {
-		return err
-	}
-	for _, r := range due {
+	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
+		r := dbgen.LockDueRow(part[i])
 		a := answers[r.ID]
 		if r.Condition != nil && *r.Condition == name && r.NextSyncAt.Equal(a.due) && r.ConfigVersion == a.version {
-			s.decide(&all, name, r, a, named)
+			s.decide(&all, name, r, a, c)
 			types[r.Type] = types[r.Type] || a.met
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if err := s.passOver(ctx, tx, all.plans); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (s *Scheduler) setAnswers(
 }
 
 // decide says what becomes of one connector. The policies of its slots come first: what none of them lets run needs no condition.
-func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply, named calendarsRead) {
-	slot, instead := slotOf(r, named)
+func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply, c calendarOf) {
+	slot, instead := slotOf(r, c)
 	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
@@ -140,22 +140,21 @@ func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a rep
 	case a.met:
 		all.met = append(all.met, r.ID)
 	default:
-		all.plans = append(all.plans, unmet(r, slot, conditions.NotMet(name), named))
+		all.plans = append(all.plans, unmet(r, slot, conditions.NotMet(name), c))
 		all.unmet++
 	}
 }
 
 // unmet is when a connector is due next whose condition is not met.
-func unmet(r dbgen.LockDueRow, over slot, reason string, named calendarsRead) *plan {
+func unmet(r dbgen.LockDueRow, over slot, reason string, c calendarOf) *plan {
 	p := &plan{ID: r.ID, Passed: over.Passed, Unmet: reason, UnmetSlot: over.At} // moves.plan knows when an interval's next slot is
 	if r.ScheduleCron == nil {
 		return p
 	}
 	columns := columnsOfDue(r)
-	var problem error
-	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
+	columns.Calendar = c.Calendar
 	schedule, err := columns.Schedule()
-	if err = cmp.Or(problem, err); err != nil {
+	if err = cmp.Or(c.err, err); err != nil {
 		p.Problem = err.Error()
 		return p
 	}

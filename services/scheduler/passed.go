@@ -50,17 +50,16 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 	if err != nil || len(rows) == 0 {
 		return 0, 0, wrap("lock slots that passed", err)
 	}
-	versions := make([]*int64, len(rows))
+	names := make([]calendarNamed, len(rows))
 	for i, r := range rows {
-		versions[i] = r.CalendarVersion
-	}
-	named, err := s.calendars.read(ctx, s.queries.WithTx(tx), versions)
-	if err != nil {
-		return 0, 0, err
+		if r.CalendarUse != nil && r.CalendarVersion != nil {
+			names[i] = calendarNamed{r.Calendar, *r.CalendarUse, r.CalendarVersion}
+		}
 	}
 	all := make([]passed, len(rows))
-	for i, r := range rows {
-		all[i] = passedOf(r, named)
+	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) { all[i] = passedOf(rows[i], c) })
+	if err != nil {
+		return 0, 0, err
 	}
 	set := func(tx pgx.Tx, part []passed) error {
 		text, err := json.Marshal(part)
@@ -86,13 +85,11 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 }
 
 // passedOf counts. A schedule that cannot be read has had no slot, and a calendar that cannot passes over none.
-func passedOf(r dbgen.LockPassedRow, named calendarsRead) passed {
+func passedOf(r dbgen.LockPassedRow, c calendarOf) passed {
 	p := passed{ID: r.ID, connector: r.ConnectorID}
 	columns := slots.Columns{
 		ID: r.ConnectorID, Cron: &r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, OncePer: r.OncePer,
-	}
-	if r.CalendarUse != nil {
-		columns.Calendar, _ = named.of(r.Calendar, *r.CalendarUse, r.CalendarVersion)
+		Calendar: c.Calendar,
 	}
 	if schedule, err := columns.Schedule(); err == nil {
 		p.Passed = schedule.GivenUp(slots.State{Through: r.After, Completed: r.Completed}, r.Through, r.Reason)

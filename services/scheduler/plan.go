@@ -83,18 +83,17 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 		return b, wrap("lock connectors without a plan", err)
 	}
 	b.found = len(rows)
-	versions := make([]*int64, len(rows))
+	names := make([]calendarNamed, len(rows))
 	for i, r := range rows {
-		versions[i] = r.CalendarVersion
-	}
-	named, err := s.calendars.read(ctx, s.queries.WithTx(tx), versions)
-	if err != nil {
-		return b, err
+		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse}
 	}
 	all := make([]plan, len(rows))
-	for i, r := range rows {
-		all[i] = planOf(r, named)
-		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(r.Now)
+	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
+		all[i] = planOf(rows[i], c)
+		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(rows[i].Now)
+	})
+	if err != nil {
+		return b, err
 	}
 	set := func(tx pgx.Tx, part []plan) error {
 		text, err := json.Marshal(part)
@@ -142,16 +141,15 @@ type plan struct {
 	UnmetSlot *time.Time `json:"unmet_slot,omitempty"`
 }
 
-func planOf(r dbgen.LockUnplannedRow, named calendarsRead) plan {
+func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
 	p := plan{ID: r.ID, PlannedThrough: r.PlannedThrough}
 	if r.ScheduleCron == nil {
 		return p
 	}
 	columns := columnsOfUnplanned(r)
-	var problem error
-	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
+	columns.Calendar = c.Calendar
 	schedule, err := columns.Schedule()
-	if err = cmp.Or(err, problem); err != nil {
+	if err = cmp.Or(err, c.err); err != nil {
 		p.Problem = err.Error()
 		return p
 	}

@@ -19,18 +19,18 @@ type slot struct {
 
 // slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next: where its sync
 // is wanted all the same, as long as it has been.
-func slotOf(r dbgen.LockDueRow, named calendarsRead) (s slot, instead *plan) {
+func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 	if r.SlotAt == nil || !known(*r.SlotAt) {
-		return beforehand(r, named), nil
+		return beforehand(r, c), nil
 	}
 	planned := *r.SlotAt
 	columns := columnsOfDue(r)
-	var err error
-	if columns.Calendar, err = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion); err != nil {
-		return slot{}, orWanted(r, unreadable(r, columns, err))
+	if columns.Calendar = c.Calendar; c.err != nil {
+		return slot{}, orWanted(r, unreadable(r, columns, c.err))
 	}
 	schedule := columns.IntervalAt(planned)
 	if r.ScheduleCron != nil {
+		var err error
 		if schedule, err = columns.Schedule(); err != nil {
 			return slot{At: &planned, Through: &planned}, nil // it was planned under an earlier time zone database; the slot stands as planned
 		}
@@ -92,7 +92,7 @@ func unreadable(r dbgen.LockDueRow, columns slots.Columns, problem error) *plan 
 
 // beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away; of one that is not over,
 // those that have come by now.
-func beforehand(r dbgen.LockDueRow, named calendarsRead) slot {
+func beforehand(r dbgen.LockDueRow, c calendarOf) slot {
 	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.ClaimedAt == nil || r.DueReason != "manual" && r.DueReason != "changed" {
 		return slot{}
 	}
@@ -100,10 +100,9 @@ func beforehand(r dbgen.LockDueRow, named calendarsRead) slot {
 	if r.OverAt == nil {
 		columns.OverAt, columns.ClaimedFor = &r.Now, nil
 	}
-	var problem error
-	columns.Calendar, problem = named.of(r.Calendar, r.CalendarUse, r.CalendarVersion)
+	columns.Calendar = c.Calendar
 	schedule, err := columns.Schedule()
-	if err != nil || problem != nil {
+	if err != nil || c.err != nil {
 		return slot{} // its next plan says so
 	}
 	next := schedule.Plan(columns.State(), r.Now)

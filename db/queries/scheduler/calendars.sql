@@ -1,3 +1,6 @@
+-- name: CalendarVersions :many
+SELECT k.name, k.version FROM calendars k WHERE k.name = ANY (@names::text[]);
+
 -- name: Calendars :many
 -- Calendars by their versions, those that were replaced as well.
 SELECT k.version, k.time_zone, k.entries FROM calendars k WHERE k.version = ANY (@versions::bigint[])

@@ -2,7 +2,6 @@
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
-    CASE WHEN c.calendar IS NOT NULL THEN (SELECT k.version FROM calendars k WHERE k.name = c.calendar) END AS calendar_version,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned(@batch::integer, @refused::integer[]) c;
 

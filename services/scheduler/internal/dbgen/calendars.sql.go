@@ -9,6 +9,35 @@ import (
 	"context"
 )
 
+const calendarVersions = `-- name: CalendarVersions :many
+SELECT k.name, k.version FROM calendars k WHERE k.name = ANY ($1::text[])
+`
+
+type CalendarVersionsRow struct {
+	Name    string
+	Version int64
+}
+
+func (q *Queries) CalendarVersions(ctx context.Context, names []string) ([]CalendarVersionsRow, error) {
+	rows, err := q.db.Query(ctx, calendarVersions, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CalendarVersionsRow{}
+	for rows.Next() {
+		var i CalendarVersionsRow
+		if err := rows.Scan(&i.Name, &i.Version); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const calendars = `-- name: Calendars :many
 SELECT k.version, k.time_zone, k.entries FROM calendars k WHERE k.version = ANY ($1::bigint[])
 UNION ALL

@@ -77,7 +77,6 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
-    CASE WHEN c.calendar IS NOT NULL THEN (SELECT k.version FROM calendars k WHERE k.name = c.calendar) END AS calendar_version,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
@@ -132,7 +131,6 @@ type LockDueRow struct {
 	SpreadPercent      int32
 	Calendar           *string
 	CalendarUse        string
-	CalendarVersion    *int64
 	Asked              bool
 	Wanted             string
 	Now                time.Time
@@ -190,7 +188,6 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.SpreadPercent,
 			&i.Calendar,
 			&i.CalendarUse,
-			&i.CalendarVersion,
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,

@@ -79,7 +79,6 @@ const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
-    CASE WHEN c.calendar IS NOT NULL THEN (SELECT k.version FROM calendars k WHERE k.name = c.calendar) END AS calendar_version,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -111,7 +110,6 @@ type LockUnplannedRow struct {
 	SyncedFor       *time.Time
 	Calendar        *string
 	CalendarUse     string
-	CalendarVersion *int64
 	Now             time.Time
 }
 
@@ -145,7 +143,6 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.SyncedFor,
 			&i.Calendar,
 			&i.CalendarUse,
-			&i.CalendarVersion,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -77,6 +77,9 @@ func Read(from io.Reader) (f File, err error) {
 		}
 		for _, p := range all {
 			at, err := readTime(p.Value, p.ICalParameters, f.Entries[i].TimeZone)
+			if err == nil {
+				err = at.floats(f.Entries[i].TimeZone)
+			}
 			if err != nil {
 				return f, fmt.Errorf("event %s: RECURRENCE-ID %w", f.Entries[i].Name, err)
 			}
@@ -180,6 +183,9 @@ func (e *event) end(start clock) (clock, error) {
 	end := start
 	if p := e.first("DTEND"); p != nil {
 		at, err := readTime(p.Value, p.ICalParameters, start.zone)
+		if err == nil {
+			err = at.floats(start.zone)
+		}
 		if err != nil {
 			return end, fmt.Errorf("DTEND %w", err)
 		}
@@ -211,6 +217,9 @@ func (e *event) times(name, zone string) (all []string, err error) {
 		}
 		for value := range strings.SplitSeq(p.Value, ",") {
 			at, err := readTime(value, p.ICalParameters, zone)
+			if err == nil {
+				err = at.floats(zone)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s %w", name, err)
 			}
@@ -248,6 +257,14 @@ func readTime(value string, parameters map[string][]string, zone string) (c cloc
 		}
 	}
 	return c, fmt.Errorf("%q is no time such as 20261224 or 20261224T120000", clean(value))
+}
+
+// floats refuses a time with a zone of an event whose start has none: which day it is there, nobody knows.
+func (c clock) floats(zone string) error {
+	if zone == "" && c.zone != "" {
+		return fmt.Errorf("is in %s, and DTSTART in no zone: write both with a TZID, or in UTC", c.zone)
+	}
+	return nil
 }
 
 // in is the same moment in another zone; days, and times of the calendar's zone, stay what they are.

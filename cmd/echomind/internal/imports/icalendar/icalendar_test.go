@@ -3,6 +3,7 @@ package icalendar
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,4 +73,26 @@ func TestWhatACalendarDoesNotKnowIsAnErrorThatNamesItsEvent(t *testing.T) {
 	require.ErrorContains(t, err, "it is no iCalendar file")
 	_, err = Read(strings.NewReader(file(vevent("1", "DESCRIPTION:"+strings.Repeat("x", MaxBytes)))))
 	require.ErrorContains(t, err, "it has more than 4194304 bytes")
+}
+
+func TestWhatAnEventTakesBackIsNotOnTheCalendar(t *testing.T) {
+	t.Parallel()
+	f, err := Read(strings.NewReader(file(
+		vevent("1", "DTSTART:20260101T100000Z", "DTEND:20260101T110000Z", "SUMMARY:m", "RDATE:20260105T100000Z,20260106T100000Z", "EXDATE:20260105T100000Z"),
+		vevent("1", "RECURRENCE-ID:20260106T100000Z", "DTSTART:20260107T100000Z", "DTEND:20260107T110000Z", "SUMMARY:m"))))
+	require.NoError(t, err)
+	c, err := calendars.Of("UTC", f.Entries)
+	require.NoError(t, err)
+	for day, want := range map[int]bool{1: true, 5: false, 6: false, 7: true} {
+		on, _, _ := c.At(time.Date(2026, 1, day, 10, 30, 0, 0, time.UTC))
+		require.Equal(t, want, on, day)
+	}
+}
+
+func TestATimeInAZoneOfAnEventWithoutOneIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"EXDATE:20260104T170000Z", "DTEND:20260101T170000Z", "RDATE;TZID=Asia/Tokyo:20260104T170000"} {
+		_, err := Read(strings.NewReader(file(vevent("1", "DTSTART:20260101T020000", "SUMMARY:m", "RRULE:FREQ=DAILY", line, "DURATION:PT1H"))))
+		require.ErrorContains(t, err, "and DTSTART in no zone", line)
+	}
 }
