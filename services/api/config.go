@@ -29,6 +29,10 @@ type Config struct {
 	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
 	// MaxConnections bounds the connections that are open at once; more are closed.
 	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
+	// TrustedProxies are the networks of the proxies in front of the API, such as 10.1.0.0/16, separated by commas. From these alone
+	// X-Forwarded-For is believed, as far as they wrote it: the last address in it that is none of theirs is where a request comes
+	// from. If empty: the address that connects.
+	TrustedProxies []string `env:"API_TRUSTED_PROXIES"`
 }
 
 // Shared is what all services are told.
@@ -39,8 +43,9 @@ func (c Config) requestTimeout() time.Duration { return time.Duration(c.RequestS
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
-		c.Common.Validate(), c.Refresh.Validate(), keys,
+		c.Common.Validate(), c.Refresh.Validate(), keys, proxies,
 		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {
