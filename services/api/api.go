@@ -69,6 +69,7 @@ func RunAnd(ctx context.Context, cfg Config, process connect.Process, started fu
 		return err
 	}
 	defer pool.Close()
+	defer connect.MeasurePool(process.Metrics, "api", pool)()
 	process.Ready.Add("api.postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 	a, err := New(cfg, pool, process)
 	if err != nil {

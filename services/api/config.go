@@ -19,8 +19,9 @@ type Config struct {
 	Refresh config.Refresh
 	// Scheduler is what the answer to why a connector does not run says of the scheduler.
 	Scheduler evidence.SchedulerSays
-	// Addr is where the API is served. Health and metrics have an address of their own, HTTP_ADDR.
-	Addr string `env:"API_ADDR" envDefault:":8080"`
+	// Addr is where the API is served, without TLS; the image sets :8081, since a container's loopback is its own. Health and metrics
+	// have an address of their own, HTTP_ADDR.
+	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8081"`
 	// Rate is how many requests a second a token may make in the long run.
 	Rate float64 `env:"API_RATE" envDefault:"50"`
 	// Burst is how many at once after a rest.

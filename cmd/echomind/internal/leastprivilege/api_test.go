@@ -13,12 +13,13 @@ import (
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/streams"
-	"github.com/echomind/sync/services/api"
+	rest "github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
@@ -28,13 +29,13 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 	t.Parallel()
 	url, database := serve(t), testkit.Database(t, db.Up)
 	apply(t, url)
-	var cfg api.Config
+	var cfg rest.Config
 	require.NoError(t, config.Load(&cfg))
 	cfg.DatabaseURL, cfg.NATSURL, cfg.NATSAccess = database, url, access("api")
 	pool, err := postgres.Open(t.Context(), database, "echomind-api", 4, postgres.As("echomind_api"))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	a, err := api.New(cfg, pool, connect.NewProcess(testkit.Logger(t)))
+	a, err := rest.New(cfg, pool, connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
@@ -64,22 +65,32 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 		return body.Cause, body.Evidence
 	}
 
-	run := movestest.Claim(t, conn, int(id))
+	run := movestest.Claim(t, conn, id)
 	_, scheduler := as(t, url, "scheduler")
 	_, err = scheduler.Publish(t.Context(), "connector.sync.web", []byte("trigger"))
 	require.NoError(t, err)
-	cause, evidence := why()
-	require.Equal(t, "no_subscriber", cause, evidence)
+	_, evidence := why()
+	require.Contains(t, fmt.Sprint(evidence), "1 message of connector.sync.web queued")
+	require.Contains(t, fmt.Sprint(evidence), "connector.sync.web has no consumer")
 	_, chunker := as(t, url, "chunker")
 	declared, err := topology.SyncConsumer("web")
 	require.NoError(t, err)
 	_, err = streams.EnsureConsumer(t.Context(), chunker, topology.SyncStream, declared)
 	require.NoError(t, err)
-	cause, evidence = why()
-	require.NotContains(t, []string{"no_subscriber", "broker_away"}, cause, evidence)
+	_, evidence = why()
+	require.NotContains(t, fmt.Sprint(evidence), "has no consumer")
 
 	movestest.PickUp(t, conn, id, run, time.Minute)
-	cause, evidence = why()
+	cause, evidence := why()
 	require.Equal(t, "fetching", cause, evidence)
-	require.Contains(t, fmt.Sprint(evidence), "semantic", "who stores was asked for")
+
+	// What is asked of the documents shows only while a run drains.
+	b, err := broker.Open(url, access("api"))
+	require.NoError(t, err)
+	defer b.Close()
+	_, err = b.Depth(t.Context(), topology.DocumentStream)
+	require.NoError(t, err)
+	storers, err := b.Subscriptions(t.Context(), topology.DocumentStream, topology.DocumentSubject)
+	require.NoError(t, err)
+	require.Empty(t, storers)
 }
