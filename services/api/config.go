@@ -60,7 +60,7 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("API_ADDR=%q: must be an address such as 127.0.0.1:8080: %w", c.Addr, err))
 	}
 	if _, other, err := net.SplitHostPort(c.HTTPAddr); err == nil && port == other && port != "0" {
-		problems = append(problems, fmt.Errorf("API_ADDR=%q and HTTP_ADDR=%q have one port: set HTTP_ADDR to another, such as 127.0.0.1:8081", c.Addr, c.HTTPAddr))
+		problems = append(problems, fmt.Errorf("API_ADDR=%q and HTTP_ADDR=%q have one port: set one of them to another", c.Addr, c.HTTPAddr))
 	}
 	return errors.Join(problems...)
 }

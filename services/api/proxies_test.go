@@ -100,7 +100,7 @@ func TestWhatIsNoNetworkOfProxiesIsRefusedWithTheFix(t *testing.T) {
 	t.Parallel()
 	var cfg api.Config
 	require.NoError(t, config.Load(&cfg))
-	cfg.DatabaseURL, cfg.HTTPAddr = "postgres://h/d", ":8081"
+	cfg.DatabaseURL = "postgres://h/d"
 	cfg.TrustedProxies = []string{"10.1.0.0/16", " fd00::/8"}
 	require.NoError(t, cfg.Validate())
 	for _, c := range []struct{ text, says string }{
