@@ -1,4 +1,4 @@
-# One image per program: scheduler, chunker, connector, semantic, and cli (the echomind command).
+# One image per program: scheduler, chunker, connector, semantic, api, and cli (the echomind command).
 #
 #   docker build --target scheduler -t echomind/scheduler .        or all of them: make images
 #
@@ -20,7 +20,7 @@ ENV CGO_ENABLED=0 GOTOOLCHAIN=local GOPROXY=${GOPROXY}
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     set -eu; export GOWORK=off; version=github.com/echomind/sync/internal/version; \
     for program in services/scheduler/cmd/scheduler services/chunker/cmd/chunker services/connector/cmd/connector \
-        services/semantic/cmd/semantic cmd/echomind; do \
+        services/semantic/cmd/semantic services/api/cmd/api cmd/echomind; do \
       go build -C "$program" -trimpath -buildvcs=false -tags timetzdata,grpcnotrace -o /out/ \
         -ldflags "-s -w -buildid= -X '$version.release=$VERSION' -X '$version.commit=$COMMIT'" .; \
     done
@@ -65,6 +65,16 @@ LABEL org.opencontainers.image.title="echomind semantic" \
 COPY --from=build /out/semantic /usr/local/bin/semantic
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/semantic", "health"]
 ENTRYPOINT ["/usr/local/bin/semantic"]
+
+# Health and metrics are on HTTP_ADDR, as everywhere; the API itself has a port of its own.
+FROM base AS api
+LABEL org.opencontainers.image.title="echomind api" \
+      org.opencontainers.image.description="REST for users, and for the programs around the system"
+COPY --from=build /out/api /usr/local/bin/api
+ENV API_ADDR=:8081
+EXPOSE 8081
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/api", "health"]
+ENTRYPOINT ["/usr/local/bin/api"]
 
 FROM base AS cli
 LABEL org.opencontainers.image.title="echomind" \

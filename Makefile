@@ -65,7 +65,7 @@ test-helm: $(TOOLS)/helm ## the chart as helm renders it: lint, every values fil
 DOCKER_BUILD ?= docker build
 VERSION      ?= $(shell git describe --tags --always --dirty)
 COMMIT       ?= $(shell git rev-parse --short=12 HEAD)
-IMAGES       := scheduler chunker connector semantic cli
+IMAGES       := scheduler chunker connector semantic api cli
 
 images: ## build the container images, echomind/<program>:VERSION
 	for i in $(IMAGES); do $(DOCKER_BUILD) --target $$i -t echomind/$$i:$(VERSION) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \

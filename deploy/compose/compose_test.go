@@ -3,6 +3,7 @@ package compose
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/echomind/sync/internal/evidence"
 )
 
 type service struct {
@@ -35,7 +38,7 @@ type service struct {
 var oneShots = []string{"nats-volume", "logins", "migrate", "setup", "echomind"}
 
 // programs are our own services.
-var programs = []string{"scheduler", "chunker", "connector", "semantic"}
+var programs = []string{"scheduler", "chunker", "connector", "semantic", "api"}
 
 func read(t *testing.T, file string) string {
 	t.Helper()
@@ -123,6 +126,26 @@ func TestEveryImageHasAVersion(t *testing.T) {
 	require.Regexp(t, `(?m)^ARG GO_IMAGE=golang:\d+\.\d+-bookworm$`, read(t, "Dockerfile"))
 }
 
+func TestTheAPIIsPublishedOnLoopbackByThePortOfItsImage(t *testing.T) {
+	require.Equal(t, []string{"127.0.0.1:${API_PORT:-8080}:8081"}, services(t)["api"].Ports)
+	_, target, found := strings.Cut(read(t, "Dockerfile"), "FROM base AS api\n")
+	require.True(t, found)
+	target, _, _ = strings.Cut(target, "\nFROM ")
+	require.Contains(t, target, "\nENV API_ADDR=:8081\nEXPOSE 8081\n")
+}
+
+func TestTheAPISeesTheSettingsOfTheSchedulerThatItTells(t *testing.T) {
+	all := services(t)
+	told := 0
+	for field := range reflect.TypeFor[evidence.SchedulerSays]().Fields() {
+		name := field.Tag.Get("env")
+		require.Contains(t, all["api"].Environment, name)
+		require.Equal(t, all["scheduler"].Environment[name], all["api"].Environment[name], name)
+		told++
+	}
+	require.Positive(t, told)
+}
+
 func TestPrometheusScrapesEveryProgram(t *testing.T) {
 	require.Contains(t, read(t, "deploy/compose/prometheus.yml"), "names: ["+strings.Join(programs, ", ")+"]")
 }
@@ -195,7 +218,7 @@ func TestEachProgramLogsInAsItself(t *testing.T) {
 func TestNATSIsGivenEveryPasswordThatItsConfigurationNames(t *testing.T) {
 	given := services(t)["nats"].Environment
 	named := regexp.MustCompile(`(?m)^[^#\n]*password: \$([A-Z_]+)`).FindAllStringSubmatch(read(t, "helm/echomind/files/nats.conf"), -1)
-	require.Len(t, named, 6)
+	require.Len(t, named, 7)
 	for _, variable := range named {
 		require.Contains(t, given, variable[1])
 	}

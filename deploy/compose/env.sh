@@ -19,8 +19,8 @@ fi
 [ -z "$(tail -c 1 .env)" ] || echo >> .env # somebody's editor left the last line open
 # missing VARIABLE: whether .env does not set it yet.
 missing() { ! grep -q "^$1=" .env; }
-for who in POSTGRES POSTGRES_SCHEDULER POSTGRES_CHUNKER POSTGRES_CONNECTOR POSTGRES_SEMANTIC POSTGRES_CONSOLE POSTGRES_GRAFANA \
-    QDRANT GRAFANA NATS_SCHEDULER NATS_CHUNKER NATS_CONNECTOR NATS_SEMANTIC NATS_SETUP NATS_OPERATOR; do
+for who in POSTGRES POSTGRES_SCHEDULER POSTGRES_CHUNKER POSTGRES_CONNECTOR POSTGRES_SEMANTIC POSTGRES_API POSTGRES_CONSOLE POSTGRES_GRAFANA \
+    QDRANT GRAFANA NATS_SCHEDULER NATS_CHUNKER NATS_CONNECTOR NATS_SEMANTIC NATS_API NATS_SETUP NATS_OPERATOR; do
   if missing "${who}_PASSWORD"; then
     # A letter first: nats.conf would take digits for a number.
     echo "${who}_PASSWORD=p$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" >> .env

@@ -18,7 +18,7 @@ import (
 // logins are the groups of everybody who logs in.
 var logins = map[string]string{
 	"scheduler": "echomind_scheduler", "chunker": "echomind_worker", "connector": "echomind_worker",
-	"semantic": "echomind_semantic", "console": "echomind_console", "grafana": "echomind_reader",
+	"semantic": "echomind_semantic", "api": "echomind_api", "console": "echomind_console", "grafana": "echomind_reader",
 }
 
 // cluster is a server of its own: roles belong to a whole cluster.
@@ -62,7 +62,7 @@ func (c cluster) makeLogins(changed map[string]string) error {
 	command.Env = append(os.Environ(), "PATH="+bin+string(filepath.ListSeparator)+os.Getenv("PATH"),
 		"PGHOST="+c.url.Hostname(), "PGPORT="+c.url.Port(), "PGPASSWORD="+password,
 		"POSTGRES_USER="+c.url.User.Username(), "POSTGRES_DB="+c.url.Path[1:])
-	for _, who := range []string{"SCHEDULER", "CHUNKER", "CONNECTOR", "SEMANTIC", "CONSOLE", "GRAFANA"} {
+	for _, who := range []string{"SCHEDULER", "CHUNKER", "CONNECTOR", "SEMANTIC", "API", "CONSOLE", "GRAFANA"} {
 		password, ok := changed[who]
 		if !ok {
 			password = "first"

@@ -15,9 +15,9 @@ var readers = map[string][]string{
 	"Every service": programs, "Traces": programs, "Traces: OTLP": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
 	"Scheduler": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
 	"Reading": {"chunker", "connector"},
-	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "echomind"}, "Semantic": {"semantic"},
+	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "api", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
-	"echomind connectors add": {"echomind"}, "echomind run": nil, "API": nil,
+	"echomind connectors add": {"api", "echomind"}, "echomind run": nil, "API": {"api"},
 }
 
 // ours are the settings that docker-compose.yml decides itself.
@@ -39,6 +39,7 @@ var senseless = map[string]string{
 	"SCHEDULER_LEASE_IDENTITY": "there is no Kubernetes", "SCHEDULER_LEASE_DURATION": "there is no Kubernetes",
 	"SCHEDULER_LEASE_RENEW_DEADLINE": "there is no Kubernetes", "SCHEDULER_LEASE_RETRY_PERIOD": "there is no Kubernetes",
 	"SCHEDULER_KUBECONFIG": "there is no Kubernetes",
+	"API_ADDR":             "its image says it, and the port of that is published",
 	"SECRETS_KEY_FILE":     ".env holds the keys", "ECHOMIND_DATA_DIR": "of `echomind run`",
 }
 

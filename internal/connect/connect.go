@@ -101,11 +101,7 @@ func Open(ctx context.Context, cfg config.Common, service string, p Process) (*S
 	}
 	s := &Servers{Pool: pool, NATS: conn, line: way, log: log, refused: refusals, embedded: p.Embedded}
 	s.started(errors.New("connect.schema: not asked yet"))
-	measured := newConnections(service, pool, conn)
-	s.unmeasure = func() {}
-	if p.Metrics.Register(measured) == nil { // else the connections of a service of this name are measured already
-		s.unmeasure = func() { p.Metrics.Unregister(measured) }
-	}
+	s.unmeasure = measure(p.Metrics, newConnections(service, pool, conn))
 	p.Ready.Add(service+".postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 	p.Ready.Add(service+".nats", s.checkNATS)
 	p.Ready.Add(service+".start", func(context.Context) error { return *s.waits.Load() })

@@ -8,7 +8,20 @@ import (
 	"github.com/echomind/sync/internal/version"
 )
 
-// connections are the metrics of one service's connections, collected at each scrape.
+// MeasurePool measures a service that has a pool and keeps no connection to NATS, until end is called.
+func MeasurePool(registry prometheus.Registerer, service string, pool *pgxpool.Pool) (end func()) {
+	return measure(registry, newConnections(service, pool, nil))
+}
+
+func measure(registry prometheus.Registerer, measured *connections) (end func()) {
+	if registry.Register(measured) != nil {
+		return func() {} // the connections of a service of this name are measured already
+	}
+	return func() { registry.Unregister(measured) }
+}
+
+// connections are the metrics of one service's connections, collected at each scrape. Without a connection to NATS that is kept
+// nothing is said of it.
 type connections struct {
 	pool *pgxpool.Pool
 	nats *nats.Conn
@@ -34,8 +47,12 @@ func newConnections(service string, pool *pgxpool.Pool, conn *nats.Conn) *connec
 
 // Describe is part of prometheus.Collector.
 func (c *connections) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.build, c.held, c.most, c.waits, c.waited, c.connected, c.reconnects} {
+	for _, d := range []*prometheus.Desc{c.build, c.held, c.most, c.waits, c.waited} {
 		out <- d
+	}
+	if c.nats != nil {
+		out <- c.connected
+		out <- c.reconnects
 	}
 }
 
@@ -55,6 +72,9 @@ func (c *connections) Collect(out chan<- prometheus.Metric) {
 	gauge(c.most, float64(stat.MaxConns()))
 	counter(c.waits, float64(stat.EmptyAcquireCount()))
 	counter(c.waited, stat.EmptyAcquireWaitTime().Seconds())
+	if c.nats == nil {
+		return
+	}
 	is := 0.0
 	if c.nats.IsConnected() {
 		is = 1

@@ -64,6 +64,17 @@ func healthy() Dashboard {
 				graph("Search index", "Changed documents that are not yet written to Qdrant, where it is used.", "none",
 					ask(`max(semantic_index_queue)`, "documents")),
 			}},
+			{"API", []panel{
+				graph("Requests", "Per second, by status.", "none",
+					ask(`sum by (status) (rate(api_request_seconds_count[5m]))`, "{{status}}")),
+				graph("How long they take", "Half of the requests, and all but one of a hundred.", "s",
+					ask(`histogram_quantile(0.5, sum by (le) (rate(api_request_seconds_bucket[5m])))`, "half"),
+					ask(`histogram_quantile(0.99, sum by (le) (rate(api_request_seconds_bucket[5m])))`, "99 %")).limit(0.5, 1),
+				graph("Errors", "Share of the requests that end with a status of 5xx.", "percentunit",
+					ask(`sum(rate(api_request_seconds_count{status=~"5.."}[5m])) / sum(rate(api_request_seconds_count[5m]))`, "5xx")).limit(0.01, 0.05),
+				graph("Turned away", "Share of the requests that are answered 429.", "percentunit",
+					ask(`sum(rate(api_request_seconds_count{status="429"}[5m])) / sum(rate(api_request_seconds_count[5m]))`, "429")).limit(0.05, 0.2),
+			}},
 			{"Failover and repair", []panel{
 				graph("Who leads", "One line at 1. A gap is a failover.", "none", ask(`scheduler_leader`, "{{instance}}")),
 				graph("Ticks", "Per minute, and those that ended early.", "none",

@@ -46,6 +46,7 @@ type API struct {
 	ring      *secret.Ring
 	limiter   *limiter
 	strangers strangers
+	proxies   proxies
 	streams   *streams
 	metrics   *metrics
 	log       *slog.Logger
@@ -68,6 +69,7 @@ func RunAnd(ctx context.Context, cfg Config, process connect.Process, started fu
 		return err
 	}
 	defer pool.Close()
+	defer connect.MeasurePool(process.Metrics, "api", pool)()
 	process.Ready.Add("api.postgres", func(ctx context.Context) error { return db.Check(ctx, pool) })
 	a, err := New(cfg, pool, process)
 	if err != nil {
@@ -83,8 +85,12 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	if err != nil {
 		return nil, err
 	}
+	trusted, err := trustedProxies(cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
 	a := &API{
-		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst),
+		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()

@@ -19,8 +19,9 @@ type Config struct {
 	Refresh config.Refresh
 	// Scheduler is what the answer to why a connector does not run says of the scheduler.
 	Scheduler evidence.SchedulerSays
-	// Addr is where the API is served. Health and metrics have an address of their own, HTTP_ADDR.
-	Addr string `env:"API_ADDR" envDefault:":8080"`
+	// Addr is where the API is served, without TLS; the image sets :8081, since a container's loopback is its own. Health and metrics
+	// have an address of their own, HTTP_ADDR.
+	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8081"`
 	// Rate is how many requests a second a token may make in the long run.
 	Rate float64 `env:"API_RATE" envDefault:"50"`
 	// Burst is how many at once after a rest.
@@ -29,6 +30,10 @@ type Config struct {
 	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
 	// MaxConnections bounds the connections that are open at once; more are closed.
 	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
+	// TrustedProxies are the networks of the proxies in front of the API, such as 10.1.0.0/16, separated by commas. From these alone
+	// X-Forwarded-For is believed, as far as they wrote it: the last address in it that is none of theirs is where a request comes
+	// from. If empty: the address that connects.
+	TrustedProxies []string `env:"API_TRUSTED_PROXIES"`
 }
 
 // Shared is what all services are told.
@@ -39,8 +44,9 @@ func (c Config) requestTimeout() time.Duration { return time.Duration(c.RequestS
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
+	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
-		c.Common.Validate(), c.Refresh.Validate(), keys,
+		c.Common.Validate(), c.Refresh.Validate(), keys, proxies,
 		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {
@@ -54,7 +60,7 @@ func (c Config) Validate() error {
 		problems = append(problems, fmt.Errorf("API_ADDR=%q: must be an address such as 127.0.0.1:8080: %w", c.Addr, err))
 	}
 	if _, other, err := net.SplitHostPort(c.HTTPAddr); err == nil && port == other && port != "0" {
-		problems = append(problems, fmt.Errorf("API_ADDR=%q and HTTP_ADDR=%q have one port: set HTTP_ADDR to another, such as 127.0.0.1:8081", c.Addr, c.HTTPAddr))
+		problems = append(problems, fmt.Errorf("API_ADDR=%q and HTTP_ADDR=%q have one port: set one of them to another", c.Addr, c.HTTPAddr))
 	}
 	return errors.Join(problems...)
 }

@@ -46,6 +46,7 @@ func (a *API) outermost(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), a.config.requestTimeout(), &deadline.Error{Name: "api.answer", After: a.config.requestTimeout()})
 		defer cancel()
 		r = r.WithContext(context.WithValue(ctx, requestKey, identity.Request{RequestID: id}))
+		r.RemoteAddr = a.proxies.client(r)
 		header := w.Header()
 		header.Set(headerRequestID, id)
 		header.Set("X-Content-Type-Options", "nosniff")

@@ -5,7 +5,7 @@
 # Rights belong to the groups, and migrations grant them. A login is a member of one group. Migrations make the groups too
 # where they are missing, so it does not matter which comes first.
 set -eu
-for who in SCHEDULER CHUNKER CONNECTOR SEMANTIC CONSOLE GRAFANA; do
+for who in SCHEDULER CHUNKER CONNECTOR SEMANTIC API CONSOLE GRAFANA; do
   eval "[ -n \"\${POSTGRES_${who}_PASSWORD:-}\" ]" || { echo "POSTGRES_${who}_PASSWORD is empty: set it"; exit 1; }
 done
 # The passwords reach psql by the environment: every user of the machine may read a command line.
@@ -14,6 +14,7 @@ psql --quiet --no-psqlrc --single-transaction -v ON_ERROR_STOP=1 -U "$POSTGRES_U
 \getenv chunker POSTGRES_CHUNKER_PASSWORD
 \getenv connector POSTGRES_CONNECTOR_PASSWORD
 \getenv semantic POSTGRES_SEMANTIC_PASSWORD
+\getenv api POSTGRES_API_PASSWORD
 \getenv console POSTGRES_CONSOLE_PASSWORD
 \getenv grafana POSTGRES_GRAFANA_PASSWORD
 SET client_min_messages = warning;
@@ -34,6 +35,7 @@ CREATE TEMPORARY TABLE logins (login, member_of, password) ON COMMIT DROP AS VAL
     ('chunker', 'echomind_worker', :'chunker'),
     ('connector', 'echomind_worker', :'connector'),
     ('semantic', 'echomind_semantic', :'semantic'),
+    ('api', 'echomind_api', :'api'),
     ('console', 'echomind_console', :'console'),
     ('grafana', 'echomind_reader', :'grafana');
 SELECT format('CREATE ROLE %I', login) FROM logins WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = login) \gexec

@@ -10,7 +10,12 @@
 
 {{/* The services, in the order data flows. */}}
 {{- define "echomind.services" -}}
-scheduler connector chunker semantic
+scheduler connector chunker semantic api
+{{- end }}
+
+{{/* What the API tells of the scheduler's settings, to who asks why a connector does not run. */}}
+{{- define "echomind.toldOfScheduler" -}}
+SCHEDULER_MAX_CONCURRENT_SYNCS SCHEDULER_OWNER_SHARE_PERCENT SCHEDULER_CHECK_INTERVAL_SECONDS SCHEDULER_WATCH_INTERVAL_SECONDS SCHEDULER_LOST_GRACE_SECONDS FOREIGN_SYNC_TIMEOUT
 {{- end }}
 
 {{/* All that have a configuration of their own: the services, the setup job, and the streams' repair. */}}
@@ -115,6 +120,13 @@ its own, so that its URLs have keys of their own: one Secret may then serve all.
 {{- end -}}
 {{- if .root.Values.nats.enabled }}{{ $_ := set $env "NATS_URL" (printf "nats://%s-nats:4222" .root.Release.Name) }}{{ end -}}
 {{- if eq .name "scheduler" }}{{ $_ := set $env "SCHEDULER_LEASE_NAME" (printf "%s-scheduler" (include "echomind.fullname" .root)) }}{{ end -}}
+{{- if eq .name "api" -}}
+  {{- $_ := set $env "API_ADDR" (printf ":%v" (include "echomind.text" .c.port)) -}}
+  {{- $scheduler := (include "echomind.component" (dict "root" .root "name" "scheduler") | fromYaml).env -}}
+  {{- range $key := splitList " " (include "echomind.toldOfScheduler" .) -}}
+    {{- if not (kindIs "invalid" (index $scheduler $key)) }}{{ $_ := set $env $key (include "echomind.text" (index $scheduler $key)) }}{{ end -}}
+  {{- end -}}
+{{- end -}}
 {{- range $key, $value := .c.env -}}
   {{- if kindIs "invalid" $value }}{{ $_ := unset $env $key }}{{ else }}{{ $_ := set $env $key (include "echomind.text" $value) }}{{ end -}}
 {{- end -}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/devstack/loopback"
 	"github.com/echomind/sync/testonly/chaos/campaign"
 	"github.com/echomind/sync/testonly/chaos/world"
 	"github.com/echomind/sync/testonly/testkit"
@@ -44,9 +45,11 @@ type lab struct {
 	*world.World
 	t          *testing.T
 	prometheus prometheus
+	// api is where the API is served, and token one that it knows.
+	api, token string
 }
 
-func system() []world.Program {
+func system(api string) []world.Program {
 	scheduler := func(name, election string) world.Program {
 		return world.Program{Name: name, Binary: "scheduler", Env: []string{
 			"SCHEDULER_LEADER_ELECTION=" + election, "SCHEDULER_CHECK_INTERVAL_SECONDS=1", "SCHEDULER_WATCH_INTERVAL_SECONDS=1",
@@ -58,6 +61,8 @@ func system() []world.Program {
 	return []world.Program{
 		scheduler("scheduler-1", "postgres"), scheduler("scheduler-2", "postgres"), scheduler("rogue", "none"),
 		{Name: "chunker", Binary: "chunker"}, {Name: "connector", Binary: "connector"}, {Name: "semantic", Binary: "semantic"},
+		// Five requests a second of a token, and of tokens that nobody has.
+		{Name: "api", Binary: "api", Env: []string{"API_ADDR=" + api, "API_RATE=5", "API_BURST=10"}},
 		{Name: "indexer", Binary: "semantic", Env: []string{"QDRANT_URL=http://" + nobody}},
 		worker("synthetic", typeWell+","+typeFailing, 8), worker("crasher", typeCrash, 2), worker("hanger", typeHang, 4),
 	}
@@ -70,8 +75,11 @@ func open(t *testing.T) *lab {
 	ctx := context.Background()
 	dir, err := campaign.Place(os.TempDir())
 	require.NoError(t, err)
+	port, err := loopback.Port(0)
+	require.NoError(t, err)
+	api := loopback.Address(port)
 	w, err := world.Open(ctx, world.Config{
-		Bin: bin, Dir: dir, Programs: system(), Env: []string{"WORKER_LEASE_SECONDS=3"}, Log: slog.New(slog.DiscardHandler),
+		Bin: bin, Dir: dir, Programs: system(api), Env: []string{"WORKER_LEASE_SECONDS=3"}, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() {
 		require.NoError(t, w.Close())
@@ -82,7 +90,7 @@ func open(t *testing.T) *lab {
 		require.NoError(t, os.RemoveAll(dir))
 	})
 	require.NoError(t, err)
-	l := &lab{World: w, t: t}
+	l := &lab{World: w, t: t, api: api}
 	for name, places := range map[string]int{typeWell: 0, typeFailing: 0, typeCrash: 0, typeHang: 0, typeLost: 0, typeCapped: 1} {
 		l.sql(`INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ($1, $2)`, name, places)
 	}
@@ -132,6 +140,7 @@ func (l *lab) work() {
 	l.add(typeWell, 10, nil)
 	l.add(typeWell, 1, map[string]any{"milliseconds": 5000})                  // long enough for a lease to be renewed
 	l.add(typeFailing, 1, map[string]any{"trouble": "permanent", "every": 1}) // that one of many fails is no alert
+	l.signIn()
 	l.eventually(60*time.Second, `SELECT count(*) >= 13 FROM connectors WHERE last_sync_at IS NOT NULL`)
 }
 

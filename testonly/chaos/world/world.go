@@ -183,6 +183,7 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 var roles = map[string]string{
 	"scheduler": "echomind_scheduler", "semantic": "echomind_semantic",
 	"chunker": "echomind_worker", "connector": "echomind_worker", "synthetic": "echomind_worker",
+	"api": "echomind_api",
 }
 
 func freeAddr() (string, error) {

@@ -5,6 +5,7 @@ go 1.26.0
 
 replace (
 	github.com/echomind/sync => ../../..
+	github.com/echomind/sync/services/api => ../../../services/api
 	github.com/echomind/sync/services/chunker => ../../../services/chunker
 	github.com/echomind/sync/services/connector => ../../../services/connector
 	github.com/echomind/sync/services/scheduler => ../../../services/scheduler
@@ -14,6 +15,7 @@ replace (
 
 require (
 	github.com/echomind/sync v0.0.0
+	github.com/echomind/sync/services/api v0.0.0-00010101000000-000000000000
 	github.com/echomind/sync/services/chunker v0.0.0-00010101000000-000000000000
 	github.com/echomind/sync/services/connector v0.0.0-00010101000000-000000000000
 	github.com/echomind/sync/services/scheduler v0.0.0
@@ -35,6 +37,7 @@ require (
 	github.com/caarlos0/env/v11 v11.4.2 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
@@ -90,7 +93,7 @@ require (
 	github.com/qdrant/go-client v1.17.1 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/sethvargo/go-retry v0.4.0 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/yuin/goldmark v1.8.7 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect

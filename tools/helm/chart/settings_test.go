@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/services/chunker"
 	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
@@ -42,11 +43,19 @@ func environment(t *testing.T, all render.Objects, component string, container c
 func TestTheServicesAcceptTheEnvironmentTheChartGivesThem(t *testing.T) {
 	all := render.Template(t, with(dev,
 		"common.env.WORKER_LEASE_SECONDS=null", "connector.env.WORKER_MAX_IN_FLIGHT_BYTES=16777216", "connector.env.CONNECTOR_GOOGLE_RATE=0.5",
-		"scheduler.env.SCHEDULER_LEASE_DURATION=8s", "scheduler.env.SCHEDULER_ENABLED=false", "semantic.env.SEMANTIC_BATCH=7")...)
+		"scheduler.env.SCHEDULER_LEASE_DURATION=8s", "scheduler.env.SCHEDULER_ENABLED=false", "semantic.env.SEMANTIC_BATCH=7",
+		"scheduler.env.SCHEDULER_LOST_GRACE_SECONDS=20", "api.env.API_RATE=2.5", `api.env.API_TRUSTED_PROXIES=10.1.0.0/16\,fd00::/8`)...)
 	read := map[string]func() (config.Common, error){
 		"scheduler": func() (config.Common, error) { c, err := config.Read[scheduler.Config](); return c.Common, err },
 		"chunker":   func() (config.Common, error) { c, err := config.Read[chunker.Config](); return c.Common, err },
 		"semantic":  func() (config.Common, error) { c, err := config.Read[semantic.Config](); return c.Common, err },
+		"api": func() (config.Common, error) {
+			c, err := config.Read[api.Config]()
+			if c.Addr != ":8081" || c.HTTPAddr != ":8080" || c.Scheduler.LostGraceSeconds != 20 || c.Rate != 2.5 || !slices.Equal(c.TrustedProxies, []string{"10.1.0.0/16", "fd00::/8"}) {
+				t.Errorf("the API reads %+v", c)
+			}
+			return c.Common, err
+		},
 		"connector": func() (config.Common, error) {
 			c, err := config.Read[connector.Config]()
 			if c.Worker.MaxInFlightBytes != 16777216 || c.GoogleRate != 0.5 {
@@ -151,7 +160,7 @@ func TestAContainerReadsItsOwnVariablesOfASharedSecret(t *testing.T) {
 				t.Errorf("%s: %s comes from %v", service, e.Name, ref)
 			}
 		}
-		if slices.Contains(names, "SECRETS_KEY") != (service == "connector") {
+		if slices.Contains(names, "SECRETS_KEY") != (service == "connector" || service == "api") {
 			t.Errorf("%s reads %v", service, names)
 		}
 	}
@@ -172,11 +181,13 @@ func TestAChangeOfTheConfigurationRollsThePodsItConcerns(t *testing.T) {
 	}
 	before := sums()
 	for change, rolls := range map[string][]string{
-		"chunker.env.CHUNKER_MAX_TOKENS=300":                  {"chunker"},
-		"connector.secretEnv.SECRETS_KEY=k":                   {"connector"},
-		"common.env.LOG_LEVEL=debug":                          services,
-		"common.secretEnv.DATABASE_DIRECT_URL=postgres://h/d": services,
-		"semantic.resources.requests.memory=300Mi":            nil,
+		"chunker.env.CHUNKER_MAX_TOKENS=300":                            {"chunker"},
+		"connector.secretEnv.SECRETS_KEY=k,api.secretEnv.SECRETS_KEY=k": {"connector", "api"},
+		"scheduler.env.SCHEDULER_CLAIM_BATCH=7":                         {"scheduler"},
+		"scheduler.env.SCHEDULER_LOST_GRACE_SECONDS=20":                 {"scheduler", "api"},
+		"common.env.LOG_LEVEL=debug":                                    services,
+		"common.secretEnv.DATABASE_DIRECT_URL=postgres://h/d":           services,
+		"semantic.resources.requests.memory=300Mi":                      nil,
 	} {
 		after := sums(change)
 		for _, service := range services {
@@ -213,7 +224,7 @@ func TestNATSsFilesAreMountedWhereTheServiceLooks(t *testing.T) {
 func TestAnExternalSecretIsWhatThePodsRead(t *testing.T) {
 	t.Parallel()
 	all := render.Template(t, "--set", "common.externalSecret=team/echomind", "--set", "externalSecrets.storeName=vault")
-	if found := len(all.Kind("ExternalSecret")); found != 5 || len(all.Kind("Secret")) > 0 {
+	if found := len(all.Kind("ExternalSecret")); found != 6 || len(all.Kind("Secret")) > 0 {
 		t.Errorf("%d ExternalSecrets, %d Secrets", found, len(all.Kind("Secret")))
 	}
 	for _, e := range deployment(t, all, "semantic").Spec.Template.Spec.Containers[0].Env {

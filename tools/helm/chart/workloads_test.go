@@ -14,7 +14,7 @@ import (
 	"github.com/echomind/sync/tools/helm/chart/render"
 )
 
-var services = []string{"scheduler", "connector", "chunker", "semantic"}
+var services = []string{"scheduler", "connector", "chunker", "semantic", "api"}
 
 // dev and production are helm's arguments for the two values files.
 var (
@@ -79,8 +79,11 @@ func TestEachServiceHasProbesAndRoomToEndIn(t *testing.T) {
 			t.Errorf("%s: probes %v %v %v", service, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe)
 		}
 		wantGrace, wantSleep := int64(37), int64(2)
-		if service == "semantic" {
+		switch service {
+		case "semantic":
 			wantGrace, wantSleep = 117, 7
+		case "api":
+			wantGrace, wantSleep = 40, 5
 		}
 		if got := *spec.TerminationGracePeriodSeconds; got != wantGrace {
 			t.Errorf("%s: %d s to end in, want %d", service, got, wantGrace)
@@ -184,7 +187,7 @@ func TestHelmTestAsksEveryServiceThatIsInstalled(t *testing.T) {
 		asked = append(asked, c.Env[0].Value+" "+strings.Join(c.Args, " "))
 		render.Find[corev1.Service](t, all, "Service", "e-echomind-"+c.Name)
 	}
-	want := []string{"e-echomind-scheduler:8080 health", "e-echomind-chunker:8080 health", "e-echomind-semantic:8080 health"}
+	want := []string{"e-echomind-scheduler:8080 health", "e-echomind-chunker:8080 health", "e-echomind-semantic:8080 health", "e-echomind-api:8080 health"}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asks %v", asked)
 	}

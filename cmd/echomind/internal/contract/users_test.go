@@ -31,7 +31,7 @@ func access(user string) config.NATSAccess {
 // describes for another team's type, made for the type shelf, and with the streams.
 func guarded(t *testing.T) (url string) {
 	t.Helper()
-	for _, user := range []string{"scheduler", "chunker", "connector", "semantic", "setup", "operator"} {
+	for _, user := range []string{"scheduler", "chunker", "connector", "semantic", "api", "setup", "operator"} {
 		t.Setenv("NATS_"+strings.ToUpper(user)+"_PASSWORD", password(user))
 	}
 	text, err := os.ReadFile(configuration)

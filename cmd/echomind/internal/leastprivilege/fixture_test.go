@@ -25,7 +25,7 @@ import (
 // configuration is what compose and the chart run NATS with.
 const configuration = "../../../../helm/echomind/files/nats.conf"
 
-var users = []string{"scheduler", "chunker", "connector", "semantic", "setup", "operator"}
+var users = []string{"scheduler", "chunker", "connector", "semantic", "api", "setup", "operator"}
 
 // soon bounds what should take milliseconds.
 const soon = 60 * time.Second
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 func variable(user string) string {
 	return map[string]string{
 		"scheduler": "NATS_SCHEDULER_PASSWORD", "chunker": "NATS_CHUNKER_PASSWORD", "connector": "NATS_CONNECTOR_PASSWORD",
-		"semantic": "NATS_SEMANTIC_PASSWORD", "setup": "NATS_SETUP_PASSWORD", "operator": "NATS_OPERATOR_PASSWORD",
+		"semantic": "NATS_SEMANTIC_PASSWORD", "api": "NATS_API_PASSWORD", "setup": "NATS_SETUP_PASSWORD", "operator": "NATS_OPERATOR_PASSWORD",
 	}[user]
 }
 

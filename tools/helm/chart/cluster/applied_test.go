@@ -31,7 +31,10 @@ var (
 		"--set", "chunker.autoscaling.by=cpu", "--set", "semantic.autoscaling.by=age", "--set", "keda.prometheusURL=http://prometheus:9090",
 		"--set", "connector.existingSecret=", "--set", "connector.externalSecret=team/connector", "--set", "externalSecrets.storeName=vault",
 		"--set", "networkPolicy.traces.to[0].ipBlock.cidr=10.9.9.9/32", "--set", "semantic.pdb.minAvailable=50%",
-		"--set", "chunker.natsFiles.creds.secret=s", "--set", "chunker.natsFiles.creds.key=k")
+		"--set", "chunker.natsFiles.creds.secret=s", "--set", "chunker.natsFiles.creds.key=k",
+		"--set", "api.autoscaling.by=cpu", "--set", "api.ingress.className=public", "--set", "api.ingress.hosts[1]=*.b.example", "--set", "api.service.annotations.a=b",
+		"--set", "api.httpRoute.enabled=true", "--set", "api.httpRoute.hosts[0]=a.example", "--set", "api.httpRoute.parentRefs[0].name=public",
+		"--set", "api.httpRoute.parentRefs[0].namespace=gateways", "--set", "api.httpRoute.parentRefs[0].sectionName=https")
 )
 
 func TestTheAPIServerTakesEveryObjectWithoutARemark(t *testing.T) {
@@ -53,7 +56,7 @@ func TestTheAPIServerTakesEveryObjectWithoutARemark(t *testing.T) {
 			}
 			t.Logf("applied %v", kinds)
 			if name == "everything" {
-				for _, kind := range []string{"ServiceMonitor", "PrometheusRule", "ScaledObject", "ExternalSecret", "HorizontalPodAutoscaler", "CronJob"} {
+				for _, kind := range []string{"ServiceMonitor", "PrometheusRule", "ScaledObject", "ExternalSecret", "HorizontalPodAutoscaler", "CronJob", "Ingress", "HTTPRoute"} {
 					if kinds[kind] == 0 {
 						t.Errorf("no %s was tried", kind)
 					}
@@ -102,7 +105,7 @@ func TestEveryTemplatesPodIsAdmittedWhereRestrictedSecurityIsEnforced(t *testing
 			}
 		}
 	}
-	if tried < 12 {
+	if tried < 14 {
 		t.Errorf("only %d templates were tried", tried)
 	}
 }

@@ -74,7 +74,7 @@ func TestSetupHasWhatItReadsBeforeAnyPodChangesAndLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	deployments, err := client.AppsV1().Deployments(in).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(deployments.Items) != 4 {
+	if err != nil || len(deployments.Items) != 5 {
 		t.Errorf("%d Deployments: %v", len(deployments.Items), err)
 	}
 	testkit.Eventually(t, 10*time.Second, func() error {

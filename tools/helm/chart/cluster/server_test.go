@@ -33,6 +33,7 @@ var crds = map[string][]string{
 		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
 		"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
 	},
+	"sigs.k8s.io/gateway-api@v1.3.0":                       {"config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"},
 	"github.com/kedacore/keda/v2@v2.17.2":                  {"config/crd/bases/keda.sh_scaledobjects.yaml"},
 	"github.com/external-secrets/external-secrets@v0.19.2": {"config/crds/bases/external-secrets.io_externalsecrets.yaml"},
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -32,6 +35,10 @@ var (
 		"initialDelaySeconds": whole(0, 3600), "periodSeconds": whole(1, 3600), "timeoutSeconds": whole(1, 3600),
 		"failureThreshold": whole(1, 1000), "successThreshold": whole(1, 1000),
 	}}
+	parent = schema{"type": "object", "additionalProperties": false, "required": []string{"name"}, "properties": schema{
+		"group": schema{"type": "string"}, "kind": schema{"type": "string"}, "namespace": schema{"type": "string"},
+		"name": text("."), "sectionName": schema{"type": "string"}, "port": whole(1, 65535),
+	}}
 	digest  = text("^sha256:[0-9a-f]{64}$")
 	seconds = text(`^[0-9]+(ms|s|m|h)$`)
 	amount  = schema{"type": []string{"integer", "string"}, "pattern": "^[0-9]+%$", "minimum": 0}
@@ -42,7 +49,9 @@ var exact = map[string]schema{
 	"antiAffinity": oneOf("", "preferred", "required"), "autoscaling.by": oneOf("none", "cpu", "age"),
 	"image.pullPolicy": oneOf("Always", "IfNotPresent", "Never"), "storeKind": oneOf("SecretStore", "ClusterSecretStore"),
 	"digests": {"type": "object", "additionalProperties": false, "properties": schema{
-		"scheduler": digest, "connector": digest, "chunker": digest, "semantic": digest, "cli": digest}},
+		"scheduler": digest, "connector": digest, "chunker": digest, "semantic": digest, "api": digest, "cli": digest}},
+	"api.autoscaling.by": oneOf("none", "cpu"), "hosts": listOf(text(`^(\*\.)?([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)),
+	"path": text(`^/[A-Za-z0-9._~/-]*$`), "parentRefs": listOf(parent), "apiFrom": peers, "api.port": whole(1024, 65535),
 	"replicas": whole(0, 1000), "minReplicas": whole(1, 1000), "maxReplicas": whole(1, 1000), "cpuPercent": whole(1, 1000),
 	"targetSeconds": whole(1, 86400), "httpPort": whole(1024, 65535), "port": whole(1, 65535),
 	"apiServer.ports": listOf(whole(1, 65535)), "ports.chunker": listOf(whole(1, 65535)), "ports.connector": listOf(whole(1, 65535)),
@@ -63,16 +72,16 @@ var exact = map[string]schema{
 }
 
 // components are the parts of the values that take over `common`.
-var components = []string{"scheduler", "connector", "chunker", "semantic", "setup"}
+var components = []string{"scheduler", "connector", "chunker", "semantic", "api", "setup"}
 
-// of is the schema of a value: what its default is, unless exact says more; of a map no other keys than its own.
+// of is the schema of a value: what its default is, unless exact says more, by the longest end that fits; of a map no other keys than
+// its own.
 func of(v *value) schema {
 	found := schema{}
-	for end, s := range exact {
+	for _, end := range slices.SortedFunc(maps.Keys(exact), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		if v.path == end || strings.HasSuffix(v.path, "."+end) {
-			for k, x := range s {
-				found[k] = x
-			}
+			maps.Copy(found, exact[end])
+			break
 		}
 	}
 	if len(found) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/services/chunker"
 	"github.com/echomind/sync/services/connector"
 	"github.com/echomind/sync/services/scheduler"
@@ -26,6 +27,7 @@ var configs = map[string][]any{
 	"connector": {connector.Config{}},
 	"chunker":   {chunker.Config{}},
 	"semantic":  {semantic.Config{}},
+	"api":       {api.Config{}},
 	"setup":     {config.Common{}, config.Lookup{}, config.Streams{}},
 }
 
@@ -42,7 +44,7 @@ var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NAT
 // ofTheChart are the variables that the chart sets itself, from values of their own.
 var ofTheChart = map[string]bool{
 	"HTTP_ADDR": true, "NATS_CREDS_FILE": true, "NATS_NKEY_FILE": true, "NATS_CA_FILE": true, "NATS_CERT_FILE": true, "NATS_KEY_FILE": true,
-	"ECHOMIND_DATA_DIR": true,
+	"ECHOMIND_DATA_DIR": true, "API_ADDR": true,
 }
 
 type variable struct {
@@ -106,6 +108,9 @@ func environment(component string, secrets bool, meanings map[string]string) sch
 func form(v variable) schema {
 	if values, ok := chosen[v.name]; ok {
 		return schema{"enum": append(append([]any{}, values...), nil)}
+	}
+	if v.name == "API_TRUSTED_PROXIES" {
+		return schema{"type": []string{"string", "null"}, "pattern": `^([0-9a-f.:]+/[0-9]+( *, *[0-9a-f.:]+/[0-9]+)*)?$`}
 	}
 	switch v.kind {
 	case reflect.TypeFor[time.Duration]():
