@@ -253,9 +253,9 @@ END $$;
 
 -- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. One that waits to be picked up
 -- may be handed back by whoever has its message; one that is being fetched by its own try only. One whose source has asked to wait is
--- put off until then.
+-- put off until then. keep_locks: something may still be at work under the locks of the run, which are free when their ttl is over.
 -- +goose StatementBegin
-CREATE FUNCTION moves.release(run uuid, try uuid) RETURNS boolean
+CREATE FUNCTION moves.release(run uuid, try uuid, keep_locks boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
     c       connectors;
@@ -266,6 +266,10 @@ BEGIN
     IF c.run_id IS DISTINCT FROM run
         OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.try_id IS NULL OR r.try_id = try)) THEN
         RETURN false;
+    END IF;
+    IF keep_locks THEN
+        UPDATE open_runs o SET has_locks = false WHERE o.id = run AND o.has_locks;
+        PERFORM moves.let_go(ARRAY[run], false) WHERE FOUND;
     END IF;
     SELECT r.* INTO waiting FROM open_runs r WHERE r.id = run AND r.waits_until > clock_timestamp();
     IF FOUND THEN
@@ -572,7 +576,7 @@ DROP FUNCTION moves.waits(uuid, uuid, interval, text);
 DROP FUNCTION moves.postpone(uuid, uuid, interval, text);
 DROP FUNCTION moves.put_off(connectors, timestamptz, text);
 DROP FUNCTION moves.granted(interval, text);
-DROP FUNCTION moves.release(uuid, uuid);
+DROP FUNCTION moves.release(uuid, uuid, boolean);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
 DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text, interval, text);
 DROP FUNCTION moves.drain_all(jsonb);

@@ -231,7 +231,7 @@ func (s *locks) free(how func(context.Context) error) error {
 
 // close gives back all that the run holds, because its handler has returned, and takes no more. again goes on with what Postgres has not answered:
 // it is freed when the run ends by its own word, its documents are queued, or again has an answer. What a handler holds that has not returned
-// is renewed no more, and free when its ttl is over: something may still be done under it.
+// is renewed no more, and free when its ttl is over, however its run ends: something may still be done under it.
 func (s *locks) close(returned bool) (again func(ctx context.Context)) {
 	s.mu.Lock()
 	used := s.used
