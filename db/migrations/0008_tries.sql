@@ -86,12 +86,13 @@ BEGIN
     -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows; not by one with parameters.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
         (trigger_requested_at, deletions_allowed_at, fails_if_lost) = (
-            SELECT CASE WHEN c.kept_plan IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at,
+            SELECT CASE WHEN c.kept_plan IS NULL THEN c.trigger_requested_at END, CASE WHEN c.kept_plan IS NULL THEN c.deletions_allowed_at END,
                 CASE WHEN c.kept_plan IS NULL THEN c.failure_count > 0 OR c.max_retries = 1
                     ELSE c.failure_count > (c.kept_plan->>'failure_count')::integer END FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN kept_plan IS NOT NULL THEN trigger_requested_at END,
-        wanted = wanted OR (trigger_requested_at IS NOT NULL AND kept_plan IS NULL), deletions_allowed_at = NULL
+        wanted = wanted OR (trigger_requested_at IS NOT NULL AND kept_plan IS NULL),
+        deletions_allowed_at = CASE WHEN kept_plan IS NOT NULL THEN deletions_allowed_at END
     WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd
