@@ -282,7 +282,7 @@ END $$;
 -- +goose StatementEnd
 
 -- Has schedules that name a calendar which has changed planned anew: a batch of connectors at rest. What is in flight looks at the calendar
--- when it is over. An interval's slot, which the calendar may have put off, comes when it would without one; its claim decides. One that
+-- when it is over; of a run with parameters the plan that is kept is changed. An interval's slot, which the calendar may have put off, comes when it would without one; its claim decides. One that
 -- somebody holds is looked at again, with those behind it. Says how many connectors it has looked at; 0 = nothing is left to do now.
 -- +goose StatementBegin
 CREATE FUNCTION moves.replan_calendars(batch integer) RETURNS integer
@@ -307,6 +307,14 @@ BEGIN
             o.spread_percent))) AS slot
         FROM connectors o WHERE o.id = l.id AND o.status IN ('ACTIVE', 'ERROR') AND o.run_id IS NULL
             AND (o.due_reason = 'schedule' OR (o.status = 'ACTIVE' AND o.next_sync_at IS NULL AND o.schedule_cron IS NOT NULL)) OFFSET 0) n
+    WHERE c.ctid = n.ctid;
+    UPDATE connectors c SET kept_plan = c.kept_plan || jsonb_build_object('needs_plan', c.schedule_cron IS NOT NULL, 'condition_met_at', NULL,
+        'next_sync_at', CASE WHEN c.schedule_cron IS NULL THEN n.slot END, 'slot_at', CASE WHEN c.schedule_cron IS NULL THEN n.slot END)
+    FROM unnest(locked) l(id), LATERAL (
+        SELECT o.ctid, least(s.next_sync_at, greatest(moment, moves.interval_slot(o.id, coalesce(o.over_at, o.last_sync_at), o.refresh_freq_minutes,
+            o.spread_percent))) AS slot
+        FROM connectors o, jsonb_to_record(o.kept_plan) s(status text, next_sync_at timestamptz, due_reason text)
+        WHERE o.id = l.id AND (s.due_reason = 'schedule' OR (s.status = 'ACTIVE' AND s.next_sync_at IS NULL AND o.schedule_cron IS NOT NULL)) OFFSET 0) n
     WHERE c.ctid = n.ctid;
     SELECT min(l.id) INTO held FROM unnest(listed) l(id)
         WHERE l.id <> ALL (locked) AND EXISTS (SELECT FROM connectors c WHERE c.id = l.id AND c.calendar = k.name);
