@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -150,6 +151,42 @@ func TestAStuckHandlerThatHasLostALockFailsItsRunAndHoldsTheOthers(t *testing.T)
 	require.Equal(t, gpu, f.one(`SELECT string_agg(key, ' ') FROM resource_locks`))
 	close(letGo)
 	f.measures("worker_stuck_handlers", 0)
+}
+
+func TestAHandlerThatWasToldToEndIsGivenNoLock(t *testing.T) {
+	f := newFixture(t)
+	refused := make(chan error, 1)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		if _, err := run.Acquire(ctx, gpu, time.Minute); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		for _, key := range []string{gpu, "scanner:1"} {
+			if _, err := run.Acquire(context.WithoutCancel(ctx), key, time.Minute); err == nil {
+				return fmt.Errorf("it is given %s", key)
+			} else if key == gpu {
+				refused <- err
+			}
+		}
+		return ctx.Err()
+	}, maxRun(time.Second))
+	require.ErrorContains(t, await(t, "the answer", refused), "took longer than it may")
+	f.becomes(c, `verdict = 'failed' AND error_message = 'the sync took longer than it may'`)
+	f.locked("0 held, 0 wait")
+}
+
+func TestAStuckJobFailsItsRun(t *testing.T) {
+	f := newFixture(t)
+	letGo := make(chan struct{})
+	c := f.pending()
+	f.publish(c)
+	jobs(f, worker.Job[struct{}]{Work: func(context.Context, *worker.JobRun, struct{}) (any, error) {
+		<-letGo
+		return nil, nil
+	}}, maxRun(time.Second), func(w *worker.Worker) { w.SetStuckAfter(50 * time.Millisecond) })
+	f.becomes(c, `verdict = 'failed' AND error_message = 'the sync took longer than it may, and its handler did not end when it was told to'`)
+	close(letGo)
 }
 
 func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {

@@ -55,7 +55,7 @@ func (w *Worker) sync(
 		if how == released {
 			how = releasedAtWork
 		}
-		w.settle(ctx, try, run.job, how, err, cause, log)
+		w.settle(ctx, try, run.job.Load(), how, err, cause, log)
 		return w.whileSlotsAreFree(ctx)
 	}
 	err = run.locks.blame(err)
@@ -72,7 +72,7 @@ func (w *Worker) sync(
 		w.postponeWhenStored(ctx, run, err)
 		return nil
 	}
-	w.settle(ctx, try, run.job, how, err, context.Cause(handling), log)
+	w.settle(ctx, try, run.job.Load(), how, err, context.Cause(handling), log)
 	return nil
 }
 
@@ -177,7 +177,7 @@ func (w *Worker) complete(
 	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
-	if run.job != nil {
+	if run.job.Load() != nil {
 		return w.endJob(ctx, run, end)
 	}
 	if run.outbox.total() == 0 {
