@@ -94,6 +94,26 @@ func TestALateEndOfAQuestionFreesNothingThatALaterOneWasGiven(t *testing.T) {
 	b.moves("true", end, try.Run, try.ID, gpu, 3)
 }
 
+func TestAQuestionThatWasGivenUpIsGivenNothingLater(t *testing.T) {
+	b := newBase(t)
+	_, try := b.at()
+	const ask, end = `SELECT count(epoch) FROM moves.acquire_lock($1, $2, $3, '1 minute', $5, $4)`, `SELECT moves.free_locks($1, $2, $3, NULL, $4)`
+	for i := range 120 {
+		b.moves("false", end, try.Run, try.ID, gpu, i+2)
+	}
+	b.moves("0", ask, try.Run, try.ID, gpu, 121, false)
+	b.moves("0", ask, try.Run, try.ID, gpu, 22, true)
+	if b.count("resource_locks")+b.count("lock_waiters") != 0 {
+		t.Error("a question that was given up has a lock, or waits for it")
+	}
+	b.moves("100", `SELECT cardinality(freed_asks) FROM open_runs WHERE id = $1`, try.Run)
+	b.moves("1", ask, try.Run, try.ID, gpu, 1, false) // it asks for another key, and goes on
+	b.moves("true", end, try.Run, try.ID, gpu, 122)
+	b.moves("1", ask, try.Run, try.ID, gpu, 0, false) // not numbered
+	b.moves("true", end, try.Run, try.ID, gpu, 0)
+	b.moves("1", ask, try.Run, try.ID, gpu, 0, false)
+}
+
 func TestALateQuestionShortensNoLockThatALaterOneWasGiven(t *testing.T) {
 	b := newBase(t)
 	_, try := b.at()

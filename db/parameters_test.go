@@ -101,6 +101,39 @@ func TestARunWithParametersLeavesItsConnectorWhereItStood(t *testing.T) {
 	}
 }
 
+func TestACheckpointOfARunWithParametersLeavesTheCursor(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	id := b.synced()
+	b.force(`UPDATE connectors SET state = '{"cursor": 7}' WHERE id = $1`, id)
+	b.exec(gemini, id)
+	stood := b.stands(id)
+	try := b.withParameters(id)
+	b.exec(`INSERT INTO run_messages (try_id, no) SELECT $1, 1`, try.ID)
+	b.exec(`INSERT INTO run_checkpoints (try_id, run_id, no, state, listing) VALUES ($1, $2, 1, '{"cursor": "of the dry run"}', '{"seen": {}}')`, try.ID, try.Run)
+	b.exec(`UPDATE open_runs SET stored = 1 WHERE id = $1`, try.Run)
+	b.moves("true", `SELECT passed FROM moves.advance($1)`, try.Run)
+	b.holds(id, `r.checkpoint_no = 1 AND c.state = '{"cursor": 7}' AND c.listing IS NULL`)
+	b.moves("true", `SELECT moves.fail($1, $2, 'permanent', 'no such provider')`, try.Run, try.ID)
+	if after := b.stands(id); after != stood {
+		t.Errorf("it stood\n%s\nand stands\n%s", stood, after)
+	}
+}
+
+func TestWhatAPlainTriggerAllowsIsNotARunsWithParameters(t *testing.T) {
+	b := newBase(t)
+	b.ofJobs()
+	id := b.synced()
+	b.exec(gemini, id)
+	run := movestest.ClaimAsked(b, b.conn, id)
+	b.exec(`SELECT moves.trigger_sync($1, allow_deletions => true)`, id)
+	try := movestest.PickUp(b, b.conn, id, run, time.Minute)
+	b.holds(id, `r.deletions_allowed_at IS NULL`)
+	b.moves("true", `SELECT moves.end_job($1, $2, '{}')`, try.Run, try.ID)
+	b.syncing(id)
+	b.holds(id, `r.deletions_allowed_at IS NOT NULL AND c.deletions_allowed_at IS NULL`)
+}
+
 func TestAPlainTriggerIsARunWithoutTheParameters(t *testing.T) {
 	b := newBase(t)
 	b.ofJobs()

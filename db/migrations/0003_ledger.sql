@@ -81,6 +81,8 @@ CREATE TABLE open_runs (
     wait_message         text,
     -- Whether it has asked for a lock of a scarce thing: what ends it frees those.
     has_locks            boolean NOT NULL DEFAULT false,
+    -- The last hundred of its try's questions for locks that it has given up: such a question is given nothing, should it arrive later.
+    freed_asks           bigint[],
     -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
     resources            jsonb,
     -- What a job says of itself: how much of its work is done, and in words; what its user should know; and what came of it.

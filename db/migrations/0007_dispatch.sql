@@ -324,11 +324,11 @@ BEGIN
         locked := ARRAY(SELECT c.id FROM calendar_users u, LATERAL (SELECT o.id FROM connectors o WHERE o.id = u.connector_id FOR UPDATE SKIP LOCKED) c
             WHERE u.calendar = k.name AND u.version < k.version LIMIT batch);
         UPDATE connectors c SET needs_plan = p.needs_plan, condition_met_at = NULL, next_sync_at = p.next_sync_at, slot_at = p.slot_at
-        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, (moves.replanned(o, moment)).* FROM connectors o WHERE o.id = l.id AND o.run_id IS NULL OFFSET 0) p
+        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, r.* FROM connectors o, moves.replanned(o, moment) r WHERE o.id = l.id AND o.run_id IS NULL OFFSET 0) p
         WHERE c.ctid = p.ctid AND p.needs_plan IS NOT NULL;
         UPDATE connectors c SET kept_plan = c.kept_plan || jsonb_build_object('needs_plan', p.needs_plan, 'condition_met_at', NULL,
             'next_sync_at', p.next_sync_at, 'slot_at', p.slot_at)
-        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, (moves.replanned(moves.resumed(o), moment)).* FROM connectors o
+        FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, r.* FROM connectors o, moves.replanned(moves.resumed(o), moment) r
             WHERE o.id = l.id AND o.kept_plan IS NOT NULL OFFSET 0) p
         WHERE c.ctid = p.ctid AND p.needs_plan IS NOT NULL;
         UPDATE calendar_users u SET version = k.version WHERE u.calendar = k.name AND u.connector_id = ANY (locked);

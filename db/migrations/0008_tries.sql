@@ -86,12 +86,13 @@ BEGIN
     -- Reading starts now: a trigger asked for before is answered by this run, and has what that allows; not by one with parameters.
     UPDATE open_runs r SET picked_up_at = clock_timestamp(), try_id = tries[array_position(runs, r.id)], worker_id = worker,
         (trigger_requested_at, deletions_allowed_at, fails_if_lost) = (
-            SELECT CASE WHEN c.kept_plan IS NULL THEN c.trigger_requested_at END, c.deletions_allowed_at,
+            SELECT CASE WHEN c.kept_plan IS NULL THEN c.trigger_requested_at END, CASE WHEN c.kept_plan IS NULL THEN c.deletions_allowed_at END,
                 CASE WHEN c.kept_plan IS NULL THEN c.failure_count > 0 OR c.max_retries = 1
                     ELSE c.failure_count > (c.kept_plan->>'failure_count')::integer END FROM connectors c WHERE c.id = r.connector_id)
     WHERE r.id = ANY(runs) AND r.try_id IS NULL;   -- not picked_up_at: its index is of everything that waits
     UPDATE connectors SET status = 'SYNCING', trigger_requested_at = CASE WHEN kept_plan IS NOT NULL THEN trigger_requested_at END,
-        wanted = wanted OR (trigger_requested_at IS NOT NULL AND kept_plan IS NULL), deletions_allowed_at = NULL
+        wanted = wanted OR (trigger_requested_at IS NOT NULL AND kept_plan IS NULL),
+        deletions_allowed_at = CASE WHEN kept_plan IS NOT NULL THEN deletions_allowed_at END
     WHERE id = ANY(ids);
 END $$;
 -- +goose StatementEnd
@@ -253,9 +254,9 @@ END $$;
 
 -- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. One that waits to be picked up
 -- may be handed back by whoever has its message; one that is being fetched by its own try only. One whose source has asked to wait is
--- put off until then.
+-- put off until then. keep_locks: something may still be at work under the locks of the run, which are free when their ttl is over.
 -- +goose StatementBegin
-CREATE FUNCTION moves.release(run uuid, try uuid) RETURNS boolean
+CREATE FUNCTION moves.release(run uuid, try uuid, keep_locks boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 DECLARE
     c       connectors;
@@ -266,6 +267,10 @@ BEGIN
     IF c.run_id IS DISTINCT FROM run
         OR NOT EXISTS (SELECT FROM open_runs r WHERE r.id = run AND (r.try_id IS NULL OR r.try_id = try)) THEN
         RETURN false;
+    END IF;
+    IF keep_locks THEN
+        UPDATE open_runs o SET has_locks = false WHERE o.id = run AND o.has_locks;
+        PERFORM moves.let_go(ARRAY[run], false) WHERE FOUND;
     END IF;
     SELECT r.* INTO waiting FROM open_runs r WHERE r.id = run AND r.waits_until > clock_timestamp();
     IF FOUND THEN
@@ -572,7 +577,7 @@ DROP FUNCTION moves.waits(uuid, uuid, interval, text);
 DROP FUNCTION moves.postpone(uuid, uuid, interval, text);
 DROP FUNCTION moves.put_off(connectors, timestamptz, text);
 DROP FUNCTION moves.granted(interval, text);
-DROP FUNCTION moves.release(uuid, uuid);
+DROP FUNCTION moves.release(uuid, uuid, boolean);
 DROP FUNCTION moves.lock_syncing(uuid, uuid);
 DROP FUNCTION moves.cut(uuid, uuid, bigint, bigint, text, interval, text);
 DROP FUNCTION moves.drain_all(jsonb);

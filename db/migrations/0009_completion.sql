@@ -275,7 +275,7 @@ BEGIN
     END IF;
     c := moves.pass_checkpoint(c, r, through);
     DELETE FROM run_checkpoints k WHERE k.try_id = r.try_id AND k.no <= through;
-    UPDATE connectors SET state = c.state, listing = c.listing WHERE id = c.id;
+    UPDATE connectors SET state = c.state, listing = c.listing WHERE id = c.id AND kept_plan IS NULL;   -- the cursor of a run with parameters is dropped
     passed := true;
 END $$;
 -- +goose StatementEnd

@@ -20,7 +20,7 @@ END $$;
 -- Gives a try a lock, where nobody holds it and nobody has waited longer: the epoch, and when it ends without a renewal. Else who has it, and to who does not wait
 -- for how long the connector has been put off. waits: the run
 -- keeps its place while it asks again, every 2 seconds or so; after 10 it has lost it. One that the run has already is renewed, so that it may
--- be asked again after an answer that was lost. ask numbers the try's questions, for free_locks. No row: the run is not the try's, or its worker is done.
+-- be asked again after an answer that was lost. ask numbers the try's questions, for free_locks. No row: the run is not the try's, its worker is done, or the question was given up.
 -- +goose StatementBegin
 CREATE FUNCTION moves.acquire_lock(run uuid, try uuid, lock_key text, lock_ttl interval, waits boolean DEFAULT false,
         ask bigint DEFAULT 0)
@@ -45,7 +45,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL FOR NO KEY UPDATE;
-    IF r.id IS NULL THEN
+    IF r.id IS NULL OR coalesce(ask = ANY(r.freed_asks), false) THEN
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('echomind.lock'), hashtext(lock_key));
@@ -151,12 +151,17 @@ END $$;
 
 -- Gives back a lock that a try holds or waits for; without a key all of its run. lock_epoch: only that one, and no later one of the key. lock_ask: only what was given to
 -- that question of the try's or one before it, by who does not know the epoch because the question was not answered. Answers whether it held any.
--- Also what a run holds that was ended from outside: its worker says that it works no more. It waits for nobody, as a renewal.
+-- Such a question is given nothing any more, should it arrive later.
+-- Also what a run holds that was ended from outside: its worker says that it works no more. It waits for nobody, as a renewal; with lock_ask for the run's row.
 -- +goose StatementBegin
 CREATE FUNCTION moves.free_locks(run uuid, try uuid, lock_key text DEFAULT NULL, lock_epoch bigint DEFAULT NULL,
         lock_ask bigint DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
+    IF lock_ask > 0 THEN
+        UPDATE open_runs o SET freed_asks = (o.freed_asks || lock_ask)[greatest(cardinality(o.freed_asks) - 98, 1):]
+        WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
+    END IF;
     IF lock_epoch IS NULL AND EXISTS (SELECT FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.has_locks) THEN
         DELETE FROM lock_waiters w WHERE w.no IN (SELECT e.no FROM lock_waiters e
             WHERE e.run_id = run AND (lock_key IS NULL OR e.key || '' = lock_key) FOR UPDATE SKIP LOCKED);

@@ -77,7 +77,7 @@ GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, sched
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
     moves.heartbeat(uuid, interval, uuid[], uuid[]), moves.drain(uuid, uuid, bigint),
-    moves.cut(uuid, uuid, bigint, bigint, text, interval, text), moves.release(uuid, uuid), moves.fail(uuid, uuid, text, text),
+    moves.cut(uuid, uuid, bigint, bigint, text, interval, text), moves.release(uuid, uuid, boolean), moves.fail(uuid, uuid, text, text),
     moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text),
     moves.known(uuid, uuid, text, integer, uuid[], integer[], bigint[]), moves.links(uuid, uuid, text),
     moves.deletions_allowed(uuid, uuid), moves.stored_up_to(uuid[]),

@@ -149,9 +149,16 @@ func (l *Lifecycle) PostponeWhenStored(
 // Release hands a connector back: ACTIVE, due now, its run superseded, no failure counted. One that waits to be picked up
 // may be handed back by any try.
 func (l *Lifecycle) Release(ctx context.Context, try Try) error {
-	return guarded(ctx, "lifecycle.release", func(ctx context.Context) (bool, error) {
-		return l.q.Release(ctx, dbgen.ReleaseParams{RunID: try.Run, TryID: try.ID})
-	})
+	return l.release(ctx, dbgen.ReleaseParams{RunID: try.Run, TryID: try.ID})
+}
+
+// ReleaseAtWork is Release for a run whose work does not end: its locks are free when their ttl is over.
+func (l *Lifecycle) ReleaseAtWork(ctx context.Context, try Try) error {
+	return l.release(ctx, dbgen.ReleaseParams{RunID: try.Run, TryID: try.ID, KeepLocks: true})
+}
+
+func (l *Lifecycle) release(ctx context.Context, p dbgen.ReleaseParams) error {
+	return guarded(ctx, "lifecycle.release", func(ctx context.Context) (bool, error) { return l.q.Release(ctx, p) })
 }
 
 // Postpone ends a run whose source has asked to wait: the connector to ACTIVE, due after that time, the run superseded, no failure

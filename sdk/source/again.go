@@ -10,6 +10,8 @@ const (
 	maxRetried = 20_000
 	// retryGrowth is the factor by which a sync tries more items than the sync before, where that has helped.
 	retryGrowth = 4
+	// fewer is the try from which on an owner's permission is for fewer items.
+	fewer = 3
 )
 
 // retries is what a sync has tried again, as the next sync remembers it. Only the next sync knows whether that was stored: what a
@@ -18,7 +20,8 @@ type retries struct {
 	// Tried is how many items were tried again, Left how many there were then.
 	Tried int `json:"tried,omitempty"`
 	Left  int `json:"left,omitempty"`
-	// Allowed is how many tries an owner's permission has chosen Tried for, since a sync has completed, and nothing has gone from what is left.
+	// Allowed is how many tries an owner's permission has chosen Tried for, since a sync has completed, and nothing has gone from what is left. It
+	// is counted up to fewer, so that the state of syncs that come no further stays as it is.
 	Allowed int `json:"allowed,omitempty"`
 }
 
@@ -37,9 +40,9 @@ func (last retries) next(left, least int) retries {
 func (now retries) allowed(last retries, all int) retries {
 	now.Allowed = 1
 	if last.Allowed > 0 && now.Left >= last.Left {
-		now.Allowed = last.Allowed + 1
+		now.Allowed = min(last.Allowed+1, fewer)
 	}
-	if now.Allowed > 2 {
+	if now.Allowed == fewer {
 		all = last.Tried / retryGrowth
 	}
 	now.Tried = min(max(now.Tried, all), now.Left)
@@ -77,7 +80,7 @@ func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 		case e.shown || e.fresh:
 		case of.Failed == NotStored || of.Failed == Unknown:
 			notStored = append(notStored, id)
-		case of.Failed == IsAway:
+		case e.awayKind() != None:
 			away = append(away, id)
 		case of.Failed == Reading || of.Failed == Outdated:
 			unread = append(unread, id)

@@ -138,7 +138,7 @@ func (s *Sync) removeLost(ctx context.Context, cursor any, look func(context.Con
 		of = s.losses()
 	}
 	if of.lost > 0 {
-		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed+of.lost+of.away+s.likelyAway, s.findable, of.left == 0); err != nil {
+		if err := checkDeletions(ctx, s.store, s.opts.Connector, s.removed, of.lost+of.away+s.likelyAway, s.findable, of.left == 0); err != nil {
 			if errors.Is(err, ErrDeletionsRefused) {
 				err = cmp.Or(s.remembersRefusal(ctx), worker.KeepSent(err))
 			}

@@ -82,7 +82,7 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 		}
 	}
 	if removed > 0 {
-		if err := GuardDeletions(ctx, s.store, s.opts.Connector, s.removed+removed, s.findable, left == 0); err != nil {
+		if err := guardDeletions(ctx, s.store, s.opts.Connector, s.removed, removed, s.findable, left == 0); err != nil {
 			return err
 		}
 	}
@@ -105,8 +105,13 @@ func (s *Sync) EndListing(ctx context.Context, keep func(id string, of Stored) b
 	return nil
 }
 
-// ErrDeletionsRefused is the error of a sync that would remove suspiciously many documents and whose owner has not allowed it.
-var ErrDeletionsRefused = errors.New("nothing was deleted")
+// ErrDeletionsRefused is among what the error wraps of a sync that would remove suspiciously many documents and whose owner has not allowed it.
+var ErrDeletionsRefused = errors.New("many deletions are not allowed")
+
+type refusedError struct{ text string }
+
+func (e *refusedError) Error() string { return e.text }
+func (e *refusedError) Unwrap() error { return ErrDeletionsRefused }
 
 // DeletionPolicy knows whether a connector's owner allows many deletions at once; *worker.Run is one.
 type DeletionPolicy interface {
@@ -118,7 +123,11 @@ type DeletionPolicy interface {
 // The next listing starts from the beginning (worker.Relist), because a continued listing would never see the missing items.
 // EndListing calls it; a source that removes items by itself calls it before.
 func GuardDeletions(ctx context.Context, asked DeletionPolicy, connector int32, removed, stored int, empty bool) error {
-	err := checkDeletions(ctx, asked, connector, removed, stored, empty)
+	return guardDeletions(ctx, asked, connector, 0, removed, stored, empty)
+}
+
+func guardDeletions(ctx context.Context, asked DeletionPolicy, connector int32, before, removed, stored int, empty bool) error {
+	err := checkDeletions(ctx, asked, connector, before, removed, stored, empty)
 	if errors.Is(err, ErrDeletionsRefused) {
 		return worker.Relist(err)
 	}
@@ -130,15 +139,20 @@ func suspicious(removed, stored int) bool {
 	return removed > maxWiped && 100*removed > maxWipedPart*stored
 }
 
-func checkDeletions(ctx context.Context, asked DeletionPolicy, connector int32, removed, stored int, empty bool) error {
-	if removed == 0 || !suspicious(removed, stored) && !empty {
+// checkDeletions is GuardDeletions for a sync that has removed some before, and does not begin anew.
+func checkDeletions(ctx context.Context, asked DeletionPolicy, connector int32, before, removed, stored int, empty bool) error {
+	if removed == 0 || !suspicious(before+removed, stored) && !empty {
 		return nil
 	}
 	if allowed, err := asked.DeletionsAllowed(ctx); err != nil || allowed {
 		return err
 	}
-	return fmt.Errorf("%w: %d of the %d documents that are stored are not there any more; if they are gone for good, allow it with: echomind connectors "+
-		"trigger %d --allow-deletions; if the source was away, the next try finds them", ErrDeletionsRefused, removed, stored, connector)
+	what := "nothing was deleted"
+	if before > 0 {
+		what = fmt.Sprintf("no more than %d documents were deleted", before)
+	}
+	return &refusedError{fmt.Sprintf("%s: %d of the %d documents that were stored are not there any more; if they are gone for good, allow it with: echomind connectors "+
+		"trigger %d --allow-deletions; if the source was away, the next try finds them", what, before+removed, stored, connector)}
 }
 
 // markShown notes that the listing has shown an item.

@@ -340,3 +340,46 @@ func TestOnePermissionIsEnoughForAllThatIsLost(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, texts(store))
 }
+
+// A listing shows their changes, and they are not there when they are read.
+func TestOnePermissionIsEnoughForAllThatIsListedAndNotThere(t *testing.T) {
+	for _, n := range []int{120, 500, 5000} {
+		p, store := stockedWith(t, 2*n)
+		for i := range n {
+			id := fmt.Sprintf("t%05d", i)
+			p.set(id, func(t *thing) { t.version = p.next() })
+			p.hidden[id] = true
+		}
+		p.stale = true
+		quiet(t, store, p)
+		require.Equal(t, 1, tries(t, store, p, 1))
+		require.Len(t, store.IDs(), 2*n)
+		store.Allows = true
+		require.Zero(t, tries(t, store, p, 1))
+		require.Len(t, store.IDs(), n)
+	}
+}
+
+func TestSyncsThatComeNoFurtherLeaveTheStateThoughTheirOwnerAllowsDeletions(t *testing.T) {
+	for _, allows := range []bool{false, true} {
+		p, store := stockedWith(t, 300)
+		for i := range 100 {
+			id := fmt.Sprintf("t%05d", i)
+			p.hidden[id] = true
+			p.set(id, func(t *thing) { t.version = p.next() })
+		}
+		quiet(t, store, p)
+		store.Allows = allows
+		var states []string
+		for range 12 {
+			_, err := sync1(t.Context(), store, &limited{p, 0}, source.Options{Again: 20})
+			require.ErrorContains(t, err, "asked us to wait")
+			var at map[string]any
+			require.NoError(t, store.State(&at))
+			states = append(states, fmt.Sprint(at))
+		}
+		for _, at := range states[6:] {
+			require.Equal(t, states[5], at)
+		}
+	}
+}

@@ -109,3 +109,20 @@ func TestARefusalBehindAListingForgetsNothingThatWasShown(t *testing.T) {
 		})
 	}
 }
+
+// EndListing removes ten; of the folder's documents, which are lost, it is refused.
+func TestARefusalSaysWhatTheListingHasRemoved(t *testing.T) {
+	p, store := &shelf{first: numbered("a", 100), second: numbered("b", 150), folder: numbered("f", 200)}, workertest.New()
+	one := func() error {
+		_, err := sync1(t.Context(), store, p, source.Options{})
+		return err
+	}
+	require.NoError(t, one())
+	p.stale, p.dies = true, true
+	require.Error(t, one())
+	p.dies, p.gone, p.stale, p.second = false, true, false, p.second[10:]
+	err := one()
+	require.ErrorIs(t, err, source.ErrDeletionsRefused)
+	require.ErrorContains(t, err, "no more than 10 documents were deleted: 210 of the 450 documents that were stored are not there any more; if")
+	require.Equal(t, 440, texts(store))
+}

@@ -66,3 +66,6 @@ func (r *Run) ClockStands() bool {
 	defer r.clock.mu.Unlock()
 	return r.clock.waits > 0
 }
+
+// IsWait says whether an error is one of Postponed, whose wait counts from when it was made.
+func IsWait(err error) bool { return asPostponed(err) != nil }

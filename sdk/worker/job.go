@@ -64,7 +64,7 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 	w, err := New(connectorType, func(ctx context.Context, run *Run) error {
 		r := &JobRun{run: run}
 		defer r.reports(ctx, cfg.lease()/3)()
-		run.job = r
+		run.job.Store(r)
 		result, err := job.do(ctx, r)
 		if err != nil {
 			return err
@@ -259,8 +259,9 @@ func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, erro
 		reason, how, verdict, event = clip(cmp.Or(skipReason(end), "there was nothing to do"), maxReasonBytes), skips, lifecycle.Skipped, telemetry.Skipped
 	}
 	failpoint.At("worker.ending_job")
-	err := w.persistAtStop(ctx, run.job.before(func(ctx context.Context) error {
-		return w.lifecycle.EndJob(ctx, run.try, run.job.result, reason)
+	job := run.job.Load()
+	err := w.persistAtStop(ctx, job.before(func(ctx context.Context) error {
+		return w.lifecycle.EndJob(ctx, run.try, job.result, reason)
 	}))
 	switch {
 	case err == nil:

@@ -95,7 +95,7 @@ func (r *Run) Acquire(ctx context.Context, key string, ttl time.Duration, how ..
 	if ttl < leastTTL || ttl > mostTTL || asked.wait < 0 || asked.wait > longestLockWait {
 		return nil, fmt.Errorf("lock %q: ttl is %s, must be 1 s to 1 h; WaitUpTo is %s, must be 0 to 1 h", key, ttl, asked.wait)
 	}
-	if err := r.locks.claim(ctx, key, ttl); err != nil {
+	if err := r.locks.claim(ctx, r.outbox.handling, key, ttl); err != nil {
 		return nil, err
 	}
 	lock, err := r.acquire(ctx, key, ttl, asked.wait)

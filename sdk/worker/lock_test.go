@@ -166,6 +166,7 @@ func TestALockThatAPersonReleasesEndsWhatIsDoneUnderIt(t *testing.T) {
 	err := await(t, "the loss", lost)
 	require.ErrorIs(t, err, lifecycle.ErrLockLost)
 	require.ErrorContains(t, err, "it was released by ann")
+	require.False(t, worker.IsWait(err), "the wait counts from the end of the run")
 	f.settled(c)
 	f.is(c, `status = 'ACTIVE' AND verdict = 'skipped'`)
 	require.Equal(t, "1", f.value("worker_locks_lost_total"))

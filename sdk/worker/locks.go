@@ -47,9 +47,6 @@ func (l *Lock) ExpiresAt() time.Time {
 	return l.expires
 }
 
-// lose ends what is done under the lock. A run that ends with this error is put off, and fails no source: see blame.
-func (l *Lock) lose(why error) { l.end(Postponed(leastPutOff, why)) }
-
 // Context is for what is done under the lock. It ends when the lock is lost (its cause is a lifecycle.ErrLockLost, which says why) or freed, and with the
 // context that Acquire was given.
 func (l *Lock) Context() context.Context { return l.ctx }
@@ -104,9 +101,13 @@ func newLocks(
 	return &locks{try: try, lifecycle: on, gate: g, metrics: m, log: log, ctx: ctx, stop: stop, claimed: map[string]*Lock{}, lost: map[string]error{}}
 }
 
-// claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back.
-func (s *locks) claim(ctx context.Context, key string, ttl time.Duration) error {
+// claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back. A handler that was told to
+// end is given none.
+func (s *locks) claim(ctx, handling context.Context, key string, ttl time.Duration) error {
 	for {
+		if handling.Err() != nil { // what it held is given back when it returns
+			return context.Cause(handling)
+		}
 		before, err := s.tryClaim(key, ttl)
 		if before == nil {
 			return err
@@ -165,11 +166,11 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 	defer close(l.done)
 	defer l.of.metrics.locksHeld.Dec()
 	late := time.AfterFunc(time.Until(sent.Add(l.ttl)), func() {
-		l.lose(fmt.Errorf("%w: no renewal of %s was answered for %s", lifecycle.ErrLockLost, l.key, l.ttl))
+		l.end(fmt.Errorf("%w: no renewal of %s was answered for %s", lifecycle.ErrLockLost, l.key, l.ttl))
 	})
 	defer late.Stop()
 	defer l.of.gate.whenShut(func() {
-		l.lose(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
+		l.end(fmt.Errorf("%w: the run may have lost its lease", lifecycle.ErrLockLost))
 	})()
 	defer context.AfterFunc(handling, func() { l.end(context.Cause(handling)) })()
 	next := l.ttl / renewals
@@ -186,7 +187,7 @@ func (l *Lock) keep(handling context.Context, sent time.Time) {
 			l.expires = until
 			l.mu.Unlock()
 		case errors.Is(err, lifecycle.ErrLockLost):
-			l.lose(err)
+			l.end(err)
 		case l.ctx.Err() == nil:
 			next = min(next/4, againWithin) // somebody holds its row for a moment, or Postgres is away
 			l.of.log.Info("a lock was not renewed; it is tried again", "lock", l.key, "err", err)
@@ -231,7 +232,7 @@ func (s *locks) free(how func(context.Context) error) error {
 
 // close gives back all that the run holds, because its handler has returned, and takes no more. again goes on with what Postgres has not answered:
 // it is freed when the run ends by its own word, its documents are queued, or again has an answer. What a handler holds that has not returned
-// is renewed no more, and free when its ttl is over: something may still be done under it.
+// is renewed no more, and free when its ttl is over, however its run ends: something may still be done under it.
 func (s *locks) close(returned bool) (again func(ctx context.Context)) {
 	s.mu.Lock()
 	used := s.used
@@ -270,6 +271,9 @@ func (s *locks) blame(err error) error {
 	defer s.mu.Unlock()
 	if inOrder(err) || errors.Is(err, ErrPermanent) || errors.Is(err, ErrRelist) || asPostponed(err) != nil {
 		return err
+	}
+	if errors.Is(err, lifecycle.ErrLockLost) {
+		return Postponed(leastPutOff, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.lost)) {
 		return Postponed(leastPutOff, fmt.Errorf("%w: %w", s.lost[key], err))

@@ -114,6 +114,7 @@ const (
 	cut             // too long, and what was sent is all in the stream
 	failsWhenStored // what was sent is all in the stream
 	released
+	releasedAtWork // the handler has not returned
 	postponed
 	postponedWhenStored // what was sent is all in the stream
 	abandoned

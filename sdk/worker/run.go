@@ -44,8 +44,8 @@ type Run struct {
 	locks     *locks
 	patience  time.Duration // with one question to Postgres
 	unchanged atomic.Int64
-	notes     atomic.Int64 // messages that carry no document
-	job       *JobRun      // nil for one that stores documents
+	notes     atomic.Int64           // messages that carry no document
+	job       atomic.Pointer[JobRun] // nil for one that stores documents
 
 	waits      sync.Mutex // held while it is decided, and written, that the run waits or does so no more
 	waitsUntil time.Time  // of what is written

@@ -2,12 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -102,6 +104,89 @@ func TestTheLockOfAStuckHandlerIsHeldForItsTTL(t *testing.T) {
 	f.locked("1 held, 0 wait")
 	close(letGo)
 	f.measures("worker_stuck_handlers", 0)
+}
+
+// holding is a deaf handler that has locks with these ttls.
+func holding(keys map[string]time.Duration) (handle worker.Handler, locks chan *worker.Lock, letGo chan struct{}) {
+	locks, letGo = make(chan *worker.Lock, len(keys)), make(chan struct{})
+	return func(ctx context.Context, run *worker.Run) error {
+		for key, ttl := range keys {
+			lock, err := run.Acquire(ctx, key, ttl)
+			if err != nil {
+				return err
+			}
+			locks <- lock
+		}
+		<-letGo // whatever ctx says
+		return nil
+	}, locks, letGo
+}
+
+func TestTheLockOfAStuckHandlerIsHeldForItsTTLThoughItsRunIsHandedBack(t *testing.T) {
+	f := newFixture(t)
+	handle, locks, letGo := holding(map[string]time.Duration{gpu: time.Hour})
+	c := f.triggered()
+	r := f.workWith(slots(2), handle, func(w *worker.Worker) { w.SetStuckAfter(50 * time.Millisecond) })
+	await(t, "the lock", locks)
+	require.ErrorIs(t, r.stop(), worker.ErrStuck)
+	f.is(c, handedBack)
+	f.locked("1 held, 0 wait")
+	close(letGo)
+}
+
+func TestAStuckHandlerThatHasLostALockFailsItsRunAndHoldsTheOthers(t *testing.T) {
+	f := newFixture(t)
+	handle, locks, letGo := holding(map[string]time.Duration{"scanner:1": 2 * time.Second, gpu: time.Hour})
+	c := f.triggered()
+	f.workWith(slots(2), handle, maxRun(5*time.Second), func(w *worker.Worker) { w.SetStuckAfter(50 * time.Millisecond) })
+	for range 2 {
+		if lock := await(t, "a lock", locks); lock.Key() != gpu {
+			f.exec(`SELECT moves.release_lock('scanner:1', NULL, 'ann')`)
+			<-lock.Context().Done()
+			require.ErrorIs(t, context.Cause(lock.Context()), lifecycle.ErrLockLost)
+		}
+	}
+	f.becomes(c, `status = 'ERROR' AND failure_count = 1 AND verdict = 'failed' AND error_message =
+		'the sync took longer than it may, and its handler did not end when it was told to'`)
+	require.Equal(t, gpu, f.one(`SELECT string_agg(key, ' ') FROM resource_locks`))
+	close(letGo)
+	f.measures("worker_stuck_handlers", 0)
+}
+
+func TestAHandlerThatWasToldToEndIsGivenNoLock(t *testing.T) {
+	f := newFixture(t)
+	refused := make(chan error, 1)
+	c := f.triggered()
+	f.work(func(ctx context.Context, run *worker.Run) error {
+		if _, err := run.Acquire(ctx, gpu, time.Minute); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		for _, key := range []string{gpu, "scanner:1"} {
+			if _, err := run.Acquire(context.WithoutCancel(ctx), key, time.Minute); err == nil {
+				return fmt.Errorf("it is given %s", key)
+			} else if key == gpu {
+				refused <- err
+			}
+		}
+		return ctx.Err()
+	}, maxRun(time.Second))
+	require.ErrorContains(t, await(t, "the answer", refused), "took longer than it may")
+	f.becomes(c, `verdict = 'failed' AND error_message = 'the sync took longer than it may'`)
+	f.locked("0 held, 0 wait")
+}
+
+func TestAStuckJobFailsItsRun(t *testing.T) {
+	f := newFixture(t)
+	letGo := make(chan struct{})
+	c := f.pending()
+	f.publish(c)
+	jobs(f, worker.Job[struct{}]{Work: func(context.Context, *worker.JobRun, struct{}) (any, error) {
+		<-letGo
+		return nil, nil
+	}}, maxRun(time.Second), func(w *worker.Worker) { w.SetStuckAfter(50 * time.Millisecond) })
+	f.becomes(c, `verdict = 'failed' AND error_message = 'the sync took longer than it may, and its handler did not end when it was told to'`)
+	close(letGo)
 }
 
 func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {

@@ -48,13 +48,18 @@ func (w *Worker) sync(
 	if again := run.locks.close(returned); again != nil {
 		defer w.freeing.Go(func() { again(ctx) }) // once the end of the run is written
 	}
-	err = run.locks.blame(err)
-	endFetch(fetching, run, err)
 	if !returned {
+		endFetch(fetching, run, err)
 		cause := context.Cause(handling)
-		w.settle(ctx, try, run.job, outcomeOf(err, cause), err, cause, log)
+		how := outcomeOf(err, cause)
+		if how == released {
+			how = releasedAtWork
+		}
+		w.settle(ctx, try, run.job.Load(), how, err, cause, log)
 		return w.whileSlotsAreFree(ctx)
 	}
+	err = run.locks.blame(err)
+	endFetch(fetching, run, err)
 	how, err := w.flush(run, err)
 	if how == completes {
 		how, err = w.complete(ctx, run, err, letGo)
@@ -67,7 +72,7 @@ func (w *Worker) sync(
 		w.postponeWhenStored(ctx, run, err)
 		return nil
 	}
-	w.settle(ctx, try, run.job, how, err, context.Cause(handling), log)
+	w.settle(ctx, try, run.job.Load(), how, err, context.Cause(handling), log)
 	return nil
 }
 
@@ -172,7 +177,7 @@ func (w *Worker) complete(
 	ctx context.Context, run *Run, end error, letGo func(),
 ) (outcome, error) {
 	failpoint.At("worker.fetched")
-	if run.job != nil {
+	if run.job.Load() != nil {
 		return w.endJob(ctx, run, end)
 	}
 	if run.outbox.total() == 0 {
@@ -256,6 +261,11 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, job *JobRun, how
 		verdict = lifecycle.Superseded
 		log.Info("handed back at a clean stop")
 		write = func(ctx context.Context) error { return w.lifecycle.Release(ctx, try) }
+	case releasedAtWork:
+		ended("released")
+		verdict = lifecycle.Superseded
+		log.Info("handed back at a clean stop, but for its locks")
+		write = func(ctx context.Context) error { return w.lifecycle.ReleaseAtWork(ctx, try) }
 	case postponed:
 		ended("postponed")
 		verdict = lifecycle.Superseded

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,39 @@ func TestAChangedCalendarPlansAnewWhoNamesIt(t *testing.T) {
 	s.completes(named[0])
 	s.isNext(named[0], "2026-01-07 06:00")
 	want(s.stage, 1, `SELECT count(*) FROM calendar_versions`)
+}
+
+func TestACalendarThatChangesDuringARunWithParametersCounts(t *testing.T) {
+	s := setClock(t, utc("2025-12-31 12:00"))
+	s.ofJobs()
+	s.calendar("release-days", "UTC", `[{"name": "r1", "start": "2026-01-01"}]`)
+	tried := s.synced(row{"schedule_cron": "0 6 * * *", "calendar": "release-days", "calendar_use": "only"})
+	other := s.synced(row{"schedule_cron": "0 6 * * *", "calendar": "release-days", "calendar_use": "only"})
+	s.at(utc("2026-01-01 08:00"))
+	s.look()
+	s.completes(tried)
+	s.completes(other)
+	s.at(utc("2026-01-02 08:00"))
+	s.look()
+	s.exec(dryRun, tried)
+	s.at(utc("2026-01-02 08:01"))
+	s.look()
+	s.isIn(tried, true)
+	s.calendar("release-days", "UTC", `[{"name": "r1", "start": "2026-01-01"}, {"name": "r2", "start": "2026-01-10"}]`)
+	sch := s.scheduler()
+	s.do(sch.Replan(t.Context()))
+	s.do(sch.Plan(t.Context()))
+	want(s.stage, 0, `SELECT count(*) FROM calendar_changes`)
+	s.completes(tried)
+	s.do(sch.Plan(t.Context()))
+	s.at(utc("2026-01-10 07:00"))
+	s.look()
+	for _, id := range []int32{tried, other} {
+		s.isIn(id, false)
+	}
+	if with, without := s.ledger(tried), s.ledger(other); !slices.Equal(with[len(with)-2:], without[len(without)-2:]) {
+		t.Errorf("%v, without a dry run %v", with, without)
+	}
 }
 
 func TestSlotsBeforeAChangeAreDecidedByTheCalendarAsItWas(t *testing.T) {

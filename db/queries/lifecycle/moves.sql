@@ -20,7 +20,7 @@ SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @mes
 SELECT moves.cut(@run_id::uuid, @try_id::uuid, @sent::bigint, @seq::bigint, @message::text, @wait::interval)::boolean;
 
 -- name: Release :one
-SELECT moves.release(@run_id::uuid, @try_id::uuid)::boolean;
+SELECT moves.release(@run_id::uuid, @try_id::uuid, @keep_locks::boolean)::boolean;
 
 -- name: Postpone :one
 SELECT moves.postpone(@run_id::uuid, @try_id::uuid, @wait::interval, @message::text)::boolean;

@@ -37,6 +37,17 @@ func TestLocksThatTakeTurnsAreInOrder(t *testing.T) {
 	require.Equal(t, 3, f.Checked)
 }
 
+func TestALockOfAReleasedRunWhoseWorkDoesNotEndIsInOrder(t *testing.T) {
+	l, holder, other := locked(t)
+	l.do(`SELECT moves.release(id, try_id, keep_locks => true) FROM open_runs WHERE connector_id = $1`, holder)
+	l.do(`SELECT moves.acquire_lock(id, try_id, 'gpu', '1 minute') FROM open_runs WHERE connector_id = $1`, other)
+	l.do(`UPDATE resource_locks SET expires_at = clock_timestamp()`)
+	l.do(`SELECT moves.acquire_lock(id, try_id, 'gpu', '1 minute') FROM open_runs WHERE connector_id = $1`, other)
+	f := l.audit(oneHolder)
+	require.Empty(t, f.Violations)
+	require.Equal(t, 2, f.Checked)
+}
+
 func TestALockThatIsTakenBeforeItEndsIsFound(t *testing.T) {
 	l, _, other := locked(t)
 	l.do(`UPDATE resource_locks SET run_id = (SELECT id FROM open_runs WHERE connector_id = $1), epoch = epoch + 1`, other)

@@ -316,16 +316,17 @@ func (q *Queries) Postpone(ctx context.Context, arg PostponeParams) (bool, error
 }
 
 const release = `-- name: Release :one
-SELECT moves.release($1::uuid, $2::uuid)::boolean
+SELECT moves.release($1::uuid, $2::uuid, $3::boolean)::boolean
 `
 
 type ReleaseParams struct {
-	RunID uuid.UUID
-	TryID uuid.UUID
+	RunID     uuid.UUID
+	TryID     uuid.UUID
+	KeepLocks bool
 }
 
 func (q *Queries) Release(ctx context.Context, arg ReleaseParams) (bool, error) {
-	row := q.db.QueryRow(ctx, release, arg.RunID, arg.TryID)
+	row := q.db.QueryRow(ctx, release, arg.RunID, arg.TryID, arg.KeepLocks)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
