@@ -17,7 +17,7 @@ var readers = map[string][]string{
 	"Reading": {"chunker", "connector"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
-	"echomind connectors add": {"echomind"}, "echomind run": nil, "API": nil,
+	"echomind connectors add": {"echomind"}, "echomind run": nil, "API": nil, "API: who signs in elsewhere": nil,
 }
 
 // ours are the settings that docker-compose.yml decides itself.

@@ -69,12 +69,12 @@ func ParseScopes(texts []string) ([]Scope, error) {
 
 // Who is who makes a request.
 type Who struct {
-	UserID  int32
+	UserID int32
 	// TokenID is 0 where no token of ours has said who it is, but Issuer, which calls them Subject.
 	TokenID         int32
 	Issuer, Subject string
 	Role            Role
-	Scopes  []Scope
+	Scopes          []Scope
 	// Groups are those that the user is in; Leads those of them that the user leads.
 	Groups, Leads []string
 }

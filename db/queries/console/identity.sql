@@ -45,7 +45,7 @@ DELETE FROM users WHERE user_id = @user_id;
 INSERT INTO removed_users (user_id) VALUES (@user_id) ON CONFLICT DO NOTHING;
 
 -- name: UnlinkUser :execrows
-UPDATE identities SET user_id = NULL WHERE user_id = @user_id;
+UPDATE identities SET user_id = NULL WHERE user_id = @user_id::integer;
 
 -- name: LinkIdentity :exec
 INSERT INTO identities AS i (issuer, subject, user_id) VALUES (@issuer, @subject, @user_id::integer)

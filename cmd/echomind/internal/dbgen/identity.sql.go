@@ -352,10 +352,10 @@ func (q *Queries) UnlinkIdentity(ctx context.Context, arg UnlinkIdentityParams) 
 }
 
 const unlinkUser = `-- name: UnlinkUser :execrows
-UPDATE identities SET user_id = NULL WHERE user_id = $1
+UPDATE identities SET user_id = NULL WHERE user_id = $1::integer
 `
 
-func (q *Queries) UnlinkUser(ctx context.Context, userID *int32) (int64, error) {
+func (q *Queries) UnlinkUser(ctx context.Context, userID int32) (int64, error) {
 	result, err := q.db.Exec(ctx, unlinkUser, userID)
 	if err != nil {
 		return 0, err

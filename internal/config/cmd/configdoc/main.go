@@ -31,6 +31,8 @@ var sections = []struct{ title, note, file, structName string }{
 		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
 	{"API", "See [api.md](api.md). It reads the scheduler's default intervals too, for new connectors.", "services/api/config.go", "Config"},
+	{"API: who signs in elsewhere", "By an OpenID Connect issuer's tokens, and by the headers of a proxy. See [api.md](api.md#who-signs-in-elsewhere). Lists have commas between their values.",
+		"services/api/internal/signin/config.go", "Config"},
 	{"Search index", "Read by semantic, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},

@@ -72,7 +72,7 @@ func newKeys(issuer string, log *slog.Logger) *keys {
 // of returns the keys that may have signed a token.
 func (k *keys) of(ctx context.Context, id, algorithm string) ([]crypto.PublicKey, error) {
 	for asked := false; ; asked = true {
-		found, waitFor, err := k.look(ctx, id, algorithm)
+		found, waitFor, err := k.look(ctx, id, algorithm, asked)
 		switch {
 		case len(found) > 0:
 			return found, nil
@@ -87,8 +87,8 @@ func (k *keys) of(ctx context.Context, id, algorithm string) ([]crypto.PublicKey
 	}
 }
 
-// look finds keys among the held ones, has them fetched where that is due, and says what is wrong where there is none and nobody fetches any.
-func (k *keys) look(ctx context.Context, id, algorithm string) (found []crypto.PublicKey, fetching chan struct{}, err error) {
+// look finds keys among the held ones, has them fetched where that is due, and says what is wrong where there is none. asked: it has just been fetched for this.
+func (k *keys) look(ctx context.Context, id, algorithm string, asked bool) (found []crypto.PublicKey, fetching chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
@@ -97,7 +97,7 @@ func (k *keys) look(ctx context.Context, id, algorithm string) (found []crypto.P
 		found = matching(k.held, id, algorithm)
 	}
 	due := len(found) == 0 || now.Sub(k.since) > keysFresh
-	if due && k.fetching == nil && (k.triedAt.IsZero() || now.Sub(k.triedAt) >= fetchPause) {
+	if due && !asked && k.fetching == nil && (k.triedAt.IsZero() || now.Sub(k.triedAt) >= fetchPause) {
 		k.triedAt, k.fetching = now, make(chan struct{})
 		go k.fetch(context.WithoutCancel(ctx), k.fetching)
 	}
