@@ -694,7 +694,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION api.sign_in(of_issuer text, of_subject text, named integer, said_role text, most_new integer, request text,
     OUT user_id integer, OUT role text, OUT groups text[], OUT leads text[], OUT refused text)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '2s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     known identities;

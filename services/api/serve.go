@@ -31,7 +31,14 @@ const (
 )
 
 // Handler is the whole API.
-func (a *API) Handler() http.Handler { return a.outermost(a.mux) }
+func (a *API) Handler() http.Handler { return withPeer(a.outermost(a.mux)) }
+
+// withPeer remembers who has connected, whatever is said further in of where the request comes from.
+func withPeer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey, r.RemoteAddr)))
+	})
+}
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 

@@ -20,10 +20,13 @@ import (
 	"github.com/echomind/sync/services/api/internal/signin"
 )
 
+const peerKey contextKey = iota + 2
+
 // whoAsks finds out who asks: by a token of ours, by one of the issuer's, or by the headers of a proxy. It is one of these.
 func (a *API) whoAsks(ctx huma.Context, requestID string) (identity.Who, error) {
 	r, _ := humago.Unwrap(ctx)
-	said, forwarded, err := a.ways.Headers(r, r.RemoteAddr)
+	peer, _ := r.Context().Value(peerKey).(string)
+	said, forwarded, err := a.ways.Headers(r, peer)
 	if err != nil {
 		return identity.Who{}, refusal(err)
 	}

@@ -243,6 +243,18 @@ func TestWhoIsSignedInByAnIssuerMakesNoTokenThatOutlastsWhatItSays(t *testing.T)
 	require.Equal(t, 201, me.do("POST", "/tokens", map[string]any{"role": "superadmin", "scopes": []string{"read"}}).status)
 }
 
+func TestASubjectThatManySeeFirstIsOneUser(t *testing.T) {
+	t.Parallel()
+	w, p := believing(t, func(c *api.Config) { c.SignIn.NewUsers = 100 })
+	token := p.gives("alice", nil)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() { (caller{w, token}).get("/me") })
+	}
+	all.Wait()
+	require.Equal(t, 1, one[int](w, `SELECT count(*) FROM identities`))
+}
+
 // Who is a user of ours, who is made one, and who is none any more.
 func TestASubjectIsAUserWhereThatIsSaid(t *testing.T) {
 	t.Parallel()

@@ -139,6 +139,9 @@ func (c Config) checkHeaders() error {
 			problems = append(problems, fmt.Errorf("%s=%q: must be a header of letters, digits and -, and none that means something else", h.setting, h.name))
 		}
 	}
+	if prefixes, _ := guard.Prefixes("", c.Networks); slices.ContainsFunc(prefixes, func(n netip.Prefix) bool { return n.Bits() == 0 || n.Addr().Is4In6() && n.Bits() <= 96 }) {
+		problems = append(problems, errors.New("FORWARD_AUTH_NETWORKS: one of them is everybody, who could then call themselves as they like: name the proxies' networks"))
+	}
 	if c.Separator == "" {
 		problems = append(problems, errors.New("FORWARD_AUTH_SEPARATOR: must be a character, such as a comma"))
 	}

@@ -28,6 +28,8 @@ func TestASettingThatWouldBelieveTheWrongIsRefused(t *testing.T) {
 		"OIDC_SKEW_SECONDS=301":      func(c *Config) { c.SkewSeconds = 301 },
 		"OIDC_SKEW_SECONDS=-1":       func(c *Config) { c.SkewSeconds = -1 },
 		"FORWARD_AUTH_NETWORKS":      func(c *Config) { c.Networks = []string{"10.0.0.1"} },
+		"is everybody":               func(c *Config) { c.Networks = []string{"10.0.0.0/8", "0.0.0.0/0"} },
+		"one of them is everybody":   func(c *Config) { c.Networks = []string{"::/0"} },
 		"FORWARD_AUTH_USER_HEADER":   func(c *Config) { c.UserHeader = "Authorization" },
 		"FORWARD_AUTH_ROLES_HEADER":  func(c *Config) { c.RolesHeader = "a b" },
 		"FORWARD_AUTH_SEPARATOR":     func(c *Config) { c.Separator = "" },
