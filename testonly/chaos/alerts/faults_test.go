@@ -117,8 +117,10 @@ func crash(l *lab) func() {
 }
 
 func hang(l *lab) func() {
-	l.add(typeHang, 1, map[string]any{"trouble": "hang", "every": 1})
-	l.eventually(20*time.Second, `SELECT status = 'SYNCING' FROM connectors WHERE type = 'hang'`)
+	l.add(typeHang, 1, map[string]any{"trouble": "hang", "every": 1, "milliseconds": 0})
+	// One that is told so before it hangs ends as it should.
+	l.eventually(20*time.Second, `SELECT r.picked_up_at < clock_timestamp() - interval '2 seconds'
+		FROM connectors c JOIN open_runs r ON r.connector_id = c.id WHERE c.type = 'hang'`)
 	l.sql(`SELECT moves.disable(id) FROM connectors WHERE type = 'hang'`)
 	return nothing
 }
