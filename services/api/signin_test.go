@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,7 +19,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/api"
 )
 
@@ -193,6 +197,28 @@ func TestWhileTheIssuerIsAwayItsKeysGoOnToCount(t *testing.T) {
 	me.get("/me")
 	p.down.Store(false)
 	require.Eventually(t, func() bool { return newer.do("GET", "/me", nil).status == 200 }, time.Minute, 100*time.Millisecond)
+}
+
+func TestNoTokenIsInALog(t *testing.T) {
+	t.Parallel()
+	w, p := believing(t)
+	var logged bytes.Buffer
+	cfg := api.Config{Rate: 1000, Burst: 1000, RequestSeconds: 10}
+	believes(&cfg, p)
+	pool, err := postgres.Open(t.Context(), w.url, "echomind-api", 2, postgres.As("echomind_api"))
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	a, err := api.New(cfg, pool, connect.NewProcess(slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+	require.NoError(t, err)
+	server := httptest.NewServer(a.Handler())
+	token := p.gives("alice", nil)
+	p.down.Store(true)
+	require.Equal(t, 503, caller{&world{T: t, server: server}, token}.do("GET", "/me", nil).status)
+	server.Close() // and nobody logs any more
+	require.Contains(t, logged.String(), "issuer")
+	for _, part := range strings.Split(token, ".") {
+		require.NotContains(t, logged.String(), part)
+	}
 }
 
 // The role and the groups of the issuer count as they are in each token, within what is written down.
