@@ -107,21 +107,6 @@ func TestOnlyAnAdministratorWritesCalendars(t *testing.T) {
 	}
 }
 
-func TestAnIntervalThatIsKeptForARunWithParametersIsDueAsWithoutItsCalendar(t *testing.T) {
-	b := newBase(t)
-	b.ofJobs()
-	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
-	id := b.synced()
-	b.exec(`UPDATE connectors SET calendar = 'a', refresh_freq_minutes = 60 WHERE id = $1`, id)
-	b.force(`UPDATE connectors SET next_sync_at = now() + interval '9 days', slot_at = now() + interval '9 days' WHERE id = $1`, id)
-	b.exec(gemini, id)
-	try := b.withParameters(id)
-	b.exec(`UPDATE calendars SET entries = $1`, newYear)
-	b.moves("1", `SELECT moves.replan_calendars(10)`)
-	b.moves("true", `SELECT moves.end_job($1, $2, '{}')`, try.Run, try.ID)
-	b.holds(id, `c.next_sync_at < now() + interval '2 hours' AND c.slot_at = c.next_sync_at AND c.due_reason = 'schedule' AND NOT c.needs_plan`)
-}
-
 // However many connectors name no calendar, and whatever the planner believes of the table, a batch reads its own.
 func TestPlanningABatchAnewReadsNoOthers(t *testing.T) {
 	b := newBase(t)

@@ -38,6 +38,8 @@ var someColumns = map[string]string{
 	"console i access_tokens":     "user_id name role scopes secret_sha256 created_by expires_at",
 	"console u access_tokens":     "revoked_at",
 	"console u users":             "role",
+	"console i identities":        "issuer subject user_id",
+	"console u identities":        "user_id made_at",
 	"console u group_members":     "leads",
 	"reader r connectors":         "all but config state listing run_id next_parameters kept_plan",
 	"reader r scheduler_runs":     "all but try_id worker_id checkpoint_no notes new_state parameters progress_text warnings result",

@@ -20,6 +20,30 @@ CREATE TABLE group_members (
     PRIMARY KEY (user_id, group_id)
 );
 
+-- Whom an issuer calls by a subject; or, where issuer is "header:" and a header's name, a proxy by that header. No user: nobody any more, until it is linked anew.
+CREATE TABLE identities (
+    issuer  text
+        CONSTRAINT identities_issuer_length CHECK (length(issuer) BETWEEN 1 AND 500),
+    subject text
+        CONSTRAINT identities_subject_length CHECK (length(subject) BETWEEN 1 AND 255),
+    user_id integer
+        CONSTRAINT identities_user_id_positive CHECK (user_id > 0),
+    -- Null: somebody has linked it. Else when its user was made, at first sight.
+    made_at timestamptz,
+    PRIMARY KEY (issuer, subject)
+);
+-- Identities: those of a user.
+CREATE INDEX identities_user ON identities (user_id);
+-- sign_in: how many were made of late.
+CREATE INDEX identities_made ON identities (made_at) WHERE made_at IS NOT NULL;
+-- Users that are made at first sight are numbered from here, so that none is one whom another system has numbered.
+CREATE SEQUENCE made_users AS integer START 1000000000;
+
+-- Users who were removed, and whom no issuer brings back by naming their number. A link does.
+CREATE TABLE removed_users (
+    user_id integer PRIMARY KEY
+);
+
 -- Tokens of programs. Only a hash of the secret is kept.
 CREATE TABLE access_tokens (
     id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -65,17 +89,30 @@ END $$;
 CREATE TRIGGER access_tokens_revoked_once BEFORE UPDATE OF revoked_at ON access_tokens FOR EACH ROW
     WHEN (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) EXECUTE FUNCTION access_tokens_stay_revoked();
 
--- What was said of a user is taken back: their tokens, which counted as it said, count no more.
+-- What was said of a user is taken back: their tokens, which counted as it said, count no more, and no issuer signs them in.
 -- +goose StatementBegin
 CREATE FUNCTION users_revoke_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE access_tokens t SET revoked_at = clock_timestamp()
         WHERE t.user_id = OLD.user_id AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > (SELECT clock_timestamp());
+    UPDATE identities i SET user_id = NULL WHERE i.user_id = OLD.user_id;
+    INSERT INTO removed_users VALUES (OLD.user_id) ON CONFLICT DO NOTHING;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER users_deleted AFTER DELETE ON users FOR EACH ROW EXECUTE FUNCTION users_revoke_tokens();
+
+-- Who is linked anew is removed no more.
+-- +goose StatementBegin
+CREATE FUNCTION identities_link() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM removed_users r WHERE r.user_id = NEW.user_id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER identities_linked AFTER INSERT OR UPDATE OF user_id ON identities FOR EACH ROW WHEN (NEW.user_id IS NOT NULL) EXECUTE FUNCTION identities_link();
 
 -- What people have changed. It is appended to, by the functions and triggers below, in the transaction of the change.
 CREATE TABLE audit (
@@ -87,6 +124,9 @@ CREATE TABLE audit (
     person       text NOT NULL,
     user_id      integer,
     token_id     integer,
+    -- Who has said that it is this user, and by which name; null: a token has, or nobody.
+    issuer       text,
+    subject      text,
     request_id   text CONSTRAINT audit_request_id_length CHECK (length(request_id) <= 200),
     note         text CONSTRAINT audit_note_length CHECK (length(note) <= 2000),
     action       text NOT NULL,
@@ -134,7 +174,7 @@ INSERT INTO audit_key DEFAULT VALUES;
 
 -- Who is at work: a user of services/api, which says whom it serves; a person at the command line; or a login.
 -- +goose StatementBegin
-CREATE FUNCTION moves.actor(OUT source text, OUT person text, OUT user_id integer, OUT token_id integer, OUT request_id text, OUT note text)
+CREATE FUNCTION moves.actor(OUT source text, OUT person text, OUT user_id integer, OUT token_id integer, OUT issuer text, OUT subject text, OUT request_id text, OUT note text)
     LANGUAGE plpgsql STABLE AS $$
 DECLARE
     request jsonb := nullif(current_setting('echomind.request', true), '')::jsonb;
@@ -144,6 +184,8 @@ BEGIN
         source := 'api';
         user_id := (request ->> 'user_id')::integer;
         token_id := (request ->> 'token_id')::integer;
+        issuer := request ->> 'issuer';
+        subject := request ->> 'subject';
         person := 'user ' || user_id;
         request_id := left(request ->> 'request_id', 200);
         note := left(request ->> 'note', 2000);
@@ -162,9 +204,9 @@ END $$;
 CREATE FUNCTION moves.note_change(action text, object_id text, before jsonb, after jsonb, of connectors DEFAULT NULL, was connectors DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO audit (source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id,
+    INSERT INTO audit (source, login, person, user_id, token_id, issuer, subject, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id,
         was_type, was_owner_id, was_scope, was_scope_id, before, after)
-    SELECT a.source, session_user, a.person, a.user_id, a.token_id, a.request_id, a.note, note_change.action, note_change.object_id,
+    SELECT a.source, session_user, a.person, a.user_id, a.token_id, a.issuer, a.subject, a.request_id, a.note, note_change.action, note_change.object_id,
         of.id, of.type, of.user_id, of.scope, of.scope_id, was.type, was.user_id, was.scope, was.scope_id, note_change.before, note_change.after
     FROM moves.actor() a;
 END $$;
@@ -400,6 +442,8 @@ CREATE TRIGGER access_tokens_audit_deleted AFTER DELETE ON access_tokens FOR EAC
     WHEN (current_setting('echomind.keeping', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION audit_row('tokens', '{id}', '{secret_sha256,last_used_at}');
 CREATE TRIGGER users_audit AFTER INSERT OR UPDATE OR DELETE ON users FOR EACH ROW EXECUTE FUNCTION audit_row('users', '{user_id}', '{}');
 CREATE TRIGGER group_members_audit AFTER INSERT OR UPDATE OR DELETE ON group_members FOR EACH ROW EXECUTE FUNCTION audit_row('groups', '{group_id,user_id}', '{}');
+CREATE TRIGGER identities_audit AFTER INSERT OR UPDATE OR DELETE ON identities FOR EACH ROW EXECUTE FUNCTION audit_row('identities', '{issuer,subject}', '{}');
+CREATE TRIGGER removed_users_audit AFTER INSERT OR DELETE ON removed_users FOR EACH ROW EXECUTE FUNCTION audit_row('removed_users', '{user_id}', '{}');
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', '{name}', '{}');
 CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', '{name}', '{}');
 CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', '{name}', '{entries}');
@@ -645,6 +689,50 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whom an issuer's subject is, with the role and the groups that are written down; of a role that the issuer has said counts the lesser. A subject that is not known is
+-- the user whom the issuer names, or a new one, where that is allowed: most_new in a day. refused says why it is nobody: unlinked, removed, unknown, or many.
+-- +goose StatementBegin
+CREATE FUNCTION api.sign_in(of_issuer text, of_subject text, named integer, said_role text, most_new integer, request text,
+    OUT user_id integer, OUT role text, OUT groups text[], OUT leads text[], OUT refused text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '2s' SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    known identities;
+    made  integer;
+    was   text := coalesce(current_setting('echomind.request', true), '');
+BEGIN
+    SELECT i.* INTO known FROM identities i WHERE i.issuer = of_issuer AND i.subject = of_subject;
+    IF NOT FOUND AND named IS NULL AND most_new > 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtext('api.sign_in'));   -- so that the bound holds
+        SELECT i.* INTO known FROM identities i WHERE i.issuer = of_issuer AND i.subject = of_subject;
+        IF NOT FOUND THEN
+            IF (SELECT count(*) FROM (SELECT FROM identities i WHERE i.made_at > (SELECT clock_timestamp() - interval '1 day') LIMIT most_new) n) = most_new THEN
+                refused := 'many';
+                RETURN;
+            END IF;
+            made := nextval('made_users');
+            PERFORM set_config('echomind.request', jsonb_build_object('user_id', made, 'issuer', of_issuer, 'subject', of_subject, 'request_id', request)::text, true);
+            INSERT INTO identities VALUES (of_issuer, of_subject, made, clock_timestamp()) RETURNING * INTO known;
+            PERFORM set_config('echomind.request', was, true);
+        END IF;
+    END IF;
+    IF known.issuer IS NOT NULL AND known.user_id IS NULL THEN
+        refused := 'unlinked';
+    ELSIF known.issuer IS NULL AND named IS NULL THEN
+        refused := 'unknown';
+    ELSIF EXISTS (SELECT FROM removed_users r WHERE r.user_id = coalesce(known.user_id, named)) THEN
+        refused := 'removed';
+    END IF;
+    IF refused IS NOT NULL THEN
+        RETURN;
+    END IF;
+    user_id := coalesce(known.user_id, named);
+    role := (ARRAY['user', 'admin', 'superadmin'])[coalesce(least(api.rank(said_role), api.rank((SELECT u.role FROM users u WHERE u.user_id = sign_in.user_id))), 1)];
+    SELECT coalesce(array_agg(g.group_id), '{}'), coalesce(array_agg(g.group_id) FILTER (WHERE g.leads), '{}') INTO groups, leads
+        FROM (SELECT * FROM group_members m WHERE m.user_id = sign_in.user_id ORDER BY m.group_id LIMIT 1000) g;
+END $$;
+-- +goose StatementEnd
+
 -- Refuses a token more for a user who has 100, or was made 1,000 in a day. Those that are over with one that they were made through are said to be.
 -- +goose StatementBegin
 CREATE FUNCTION api.bound_tokens(owner integer) RETURNS void
@@ -665,7 +753,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Makes a token, of nobody's but the viewer's own, unless that is a superadmin's, and with no right that the viewer's does not have.
+-- Makes a token, of nobody's but the viewer's own, unless that is a superadmin's, and with no right that the viewer's does not have. Who has signed in without a token
+-- makes one for themselves alone, of the role that is written down of them: a token would keep what their issuer may take back.
 -- +goose StatementBegin
 CREATE FUNCTION api.create_token(owner integer, label text, of_role text, of_scopes text[], sha256 bytea, until timestamptz) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -676,7 +765,8 @@ DECLARE
     parent access_tokens;
 BEGIN
     IF (owner <> api.viewer_id() AND NOT api.is_superadmin()) OR viewer IS NULL OR api.rank(of_role) > api.rank(viewer ->> 'role')
-        OR api.rank(of_role) > api.rank(owners) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
+        OR api.rank(of_role) > api.rank(owners)
+        OR (viewer ->> 'issuer' IS NOT NULL AND (owner <> api.viewer_id() OR api.rank(of_role) > coalesce(api.rank(owners), 1))) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
         RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
     END IF;
     IF until <= clock_timestamp() THEN
@@ -787,6 +877,9 @@ DROP TABLE request_keys;
 DROP TABLE audit;
 DROP TABLE access_tokens;
 DROP TABLE group_members;
+DROP TABLE identities;
+DROP SEQUENCE made_users;
+DROP TABLE removed_users;
 DROP TABLE users;
 DROP TRIGGER connectors_gone ON connectors;
 DROP TRIGGER connectors_given ON connectors;
@@ -796,6 +889,7 @@ DROP TRIGGER connector_secrets_noted ON connector_secrets;
 DROP FUNCTION connector_secrets_audit();
 DROP FUNCTION access_tokens_stay_revoked();
 DROP FUNCTION users_revoke_tokens();
+DROP FUNCTION identities_link();
 DROP FUNCTION audit_refuse();
 DROP FUNCTION audit_row();
 DROP FUNCTION connectors_by();

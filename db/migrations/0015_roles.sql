@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(),
+    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), identities_link(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -138,11 +138,13 @@ GRANT UPDATE (version_token) ON documents TO echomind_console;
 GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 
 -- Who may use services/api, and what was done: read by everybody who administers, written by the console and by functions of schema api.
-GRANT SELECT ON users, group_members, audit TO echomind_console;
+GRANT SELECT ON users, group_members, identities, removed_users, audit TO echomind_console;
 GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, made_through) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, name, role, scopes, secret_sha256, created_by, expires_at), UPDATE (revoked_at) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, role), UPDATE (role), DELETE ON users TO echomind_console;
 GRANT INSERT (user_id, group_id, leads), UPDATE (leads), DELETE ON group_members TO echomind_console;
+GRANT INSERT (issuer, subject, user_id), UPDATE (user_id, made_at) ON identities TO echomind_console;
+GRANT INSERT ON removed_users TO echomind_console;
 
 -- services/api: what whom it serves may see and change, by views that say so, and the moves of users. No table of connectors, runs, documents or tokens.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA api FROM PUBLIC;

@@ -17,7 +17,7 @@ var readers = map[string][]string{
 	"Reading": {"chunker", "connector"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "api", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
-	"echomind connectors add": {"api", "echomind"}, "echomind run": nil, "API": {"api"},
+	"echomind connectors add": {"api", "echomind"}, "echomind run": nil, "API": {"api"}, "API: who signs in elsewhere": {"api"},
 }
 
 // ours are the settings that docker-compose.yml decides itself.

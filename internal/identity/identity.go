@@ -69,10 +69,12 @@ func ParseScopes(texts []string) ([]Scope, error) {
 
 // Who is who makes a request.
 type Who struct {
-	UserID  int32
-	TokenID int32
-	Role    Role
-	Scopes  []Scope
+	UserID int32
+	// TokenID is 0 where no token of ours has said who it is, but Issuer, which calls them Subject.
+	TokenID         int32
+	Issuer, Subject string
+	Role            Role
+	Scopes          []Scope
 	// Groups are those that the user is in; Leads those of them that the user leads.
 	Groups, Leads []string
 }
@@ -107,12 +109,14 @@ func (r Request) Setting() string {
 	text, err := json.Marshal(struct {
 		UserID    int32   `json:"user_id"`
 		TokenID   int32   `json:"token_id,omitempty"`
+		Issuer    string  `json:"issuer,omitempty"`
+		Subject   string  `json:"subject,omitempty"`
 		Role      Role    `json:"role"`
 		Scopes    []Scope `json:"scopes"`
 		RequestID string  `json:"request_id,omitempty"`
 		Note      string  `json:"note,omitempty"`
 	}{
-		r.UserID, r.TokenID, r.Role, append([]Scope{}, r.Scopes...), r.RequestID, r.Note,
+		r.UserID, r.TokenID, r.Issuer, r.Subject, r.Role, append([]Scope{}, r.Scopes...), r.RequestID, r.Note,
 	})
 	if err != nil {
 		panic(err) // it has nothing that JSON has not

@@ -2,7 +2,7 @@
 // connectors and runs goes through the views of schema api, which show and change what whom it serves may see and change; everything
 // that moves goes through the moves. It publishes nothing.
 //
-//	request → id, body's bound, deadline → token → rate → scope and role → one transaction that says whom it serves → answer
+//	request → id, body's bound, deadline → token, ours or an issuer's, or a proxy's headers → rate → scope and role → one transaction that says whom it serves → answer
 package api
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
+	"github.com/echomind/sync/services/api/internal/signin"
 )
 
 const (
@@ -48,10 +49,13 @@ type API struct {
 	strangers strangers
 	proxies   proxies
 	streams   *streams
-	metrics   *metrics
-	log       *slog.Logger
-	huma      huma.API
-	mux       *http.ServeMux
+	ways      *signin.Ways
+	// crossOrigin tells requests that another site has a browser make.
+	crossOrigin *http.CrossOriginProtection
+	metrics     *metrics
+	log         *slog.Logger
+	huma        huma.API
+	mux         *http.ServeMux
 }
 
 // Run serves until ctx ends; it returns nil on a clean stop. Postgres may be away, at the start too: then it answers 503.
@@ -89,8 +93,12 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	if err != nil {
 		return nil, err
 	}
+	ways, err := signin.New(cfg.SignIn, process.Log.With("service", "api"))
+	if err != nil {
+		return nil, err
+	}
 	a := &API{
-		config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
+		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()
@@ -111,7 +119,7 @@ func document() huma.Config {
 	cfg.Info.Description = "Sources of knowledge that are kept in sync, their runs, and who did what. Lists come in pages: send next_page_token as page_token. " +
 		"What you may not see is not found. Every change may carry a note for the audit, in the header Audit-Note."
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "A token that `echomind tokens create` or POST /api/v1/tokens has made."},
+		"token": {Type: "http", Scheme: "bearer", Description: "A token that `echomind tokens create` or POST /api/v1/tokens has made, or a JWT of the issuer that this API believes (OIDC_ISSUER)."},
 	}
 	return cfg
 }
@@ -178,7 +186,7 @@ func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	case http.StatusInternalServerError:
 		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
 	case http.StatusServiceUnavailable:
-		a.log.Warn("a request is not answered: Postgres does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
+		a.log.Warn("a request is not answered: Postgres, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
 	}
 	return &p
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/evidence"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/api/internal/signin"
 )
 
 // Config is the configuration of the service.
@@ -19,6 +20,8 @@ type Config struct {
 	Refresh config.Refresh
 	// Scheduler is what the answer to why a connector does not run says of the scheduler.
 	Scheduler evidence.SchedulerSays
+	// SignIn is whom it believes who somebody is, besides its own tokens.
+	SignIn signin.Config
 	// Addr is where the API is served, without TLS; the image sets :8081, since a container's loopback is its own. Health and metrics
 	// have an address of their own, HTTP_ADDR.
 	Addr string `env:"API_ADDR" envDefault:"127.0.0.1:8081"`
@@ -46,7 +49,7 @@ func (c Config) Validate() error {
 	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
 	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
-		c.Common.Validate(), c.Refresh.Validate(), keys, proxies,
+		c.Common.Validate(), c.Refresh.Validate(), c.SignIn.Validate(), keys, proxies,
 		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {

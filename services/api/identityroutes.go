@@ -31,7 +31,9 @@ func (a *API) identityRoutes() {
 type Who struct {
 	Body struct {
 		UserID  int32    `json:"user_id"`
-		TokenID int32    `json:"token_id"`
+		TokenID *int32   `json:"token_id" doc:"Null where no token of this system has said who you are, but issuer has."`
+		Issuer  *string  `json:"issuer" doc:"Who calls you subject: an OpenID Connect issuer, or a proxy by a header."`
+		Subject *string  `json:"subject"`
 		Role    string   `json:"role" enum:"user,admin,superadmin"`
 		Scopes  []string `json:"scopes"`
 		Groups  []string `json:"groups"`
@@ -41,7 +43,9 @@ type Who struct {
 
 func (a *API) me(ctx context.Context, _ *Nothing) (*Who, error) {
 	who, out := requestOf(ctx), &Who{}
-	out.Body.UserID, out.Body.TokenID, out.Body.Role = who.UserID, who.TokenID, string(who.Role)
+	out.Body.UserID, out.Body.TokenID, out.Body.Role = who.UserID, given(who.TokenID), string(who.Role)
+	out.Body.Issuer, out.Body.Subject = given(who.Issuer), given(who.Subject)
+	out.Body.Scopes = []string{}
 	for _, scope := range who.Scopes {
 		out.Body.Scopes = append(out.Body.Scopes, string(scope))
 	}
@@ -215,6 +219,8 @@ type Entry struct {
 	Person      string    `json:"person"`
 	UserID      *int32    `json:"user_id"`
 	TokenID     *int32    `json:"token_id"`
+	Issuer      *string   `json:"issuer" doc:"Who has said that it is this user, and by which name; null: a token has, or nobody."`
+	Subject     *string   `json:"subject"`
 	RequestID   *string   `json:"request_id"`
 	Note        *string   `json:"note"`
 	Action      string    `json:"action"`
@@ -299,7 +305,7 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 	out.Body.Entries = make([]Entry, len(found))
 	for i, e := range found { // masked once the connection is given back
 		out.Body.Entries[i] = Entry{
-			ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, RequestID: e.RequestID,
+			ID: e.ID, At: e.At.UTC(), Source: e.Source, Login: e.Login, Person: e.Person, UserID: e.UserID, TokenID: e.TokenID, Issuer: e.Issuer, Subject: e.Subject, RequestID: e.RequestID,
 			Note: e.Note, Action: e.Action, ObjectID: e.ObjectID, ConnectorID: e.ConnectorID, Before: shownEntry(e.Before), After: shownEntry(e.After),
 		}
 	}

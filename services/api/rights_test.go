@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/testonly/movestest"
 )
 
@@ -31,15 +32,43 @@ type something struct {
 func TestEveryOperationIsForWhomTheTableSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.eachOperation(func(s standing) caller {
+		w.exec(`DELETE FROM group_members`)
+		if s.member {
+			w.exec(`INSERT INTO group_members VALUES (7, 'g', $1)`, s.leader)
+		}
+		return w.as(7, s.role)
+	})
+}
+
+// The same of whom an issuer has signed in: it says the role, and who leads; who is a member is written down.
+func TestEveryOperationIsForWhomTheTableSaysOfThoseWhomAnIssuerHasSignedIn(t *testing.T) {
+	t.Parallel()
+	w, p := believing(t, func(c *api.Config) {
+		c.SignIn.RolesClaim, c.SignIn.GroupsClaim = "roles", "groups"
+		c.SignIn.Admins, c.SignIn.Superadmins, c.SignIn.Leads = []string{"admin"}, []string{"superadmin"}, []string{"leaders=g"}
+	})
+	w.link(7, p.server.URL, "alice")
+	w.eachOperation(func(s standing) caller {
+		w.exec(`DELETE FROM group_members`)
+		if s.member {
+			w.exec(`INSERT INTO group_members VALUES (7, 'g', false)`)
+		}
+		return caller{w, p.gives("alice", map[string]any{"roles": []string{string(s.role)}, "groups": map[bool][]string{true: {"leaders"}}[s.leader]})}
+	})
+}
+
+// eachOperation does every operation as each standing of user 7.
+func (w *world) eachOperation(as func(standing) caller) {
+	w.Helper()
+	t := w.T
 	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
 	tried := map[identity.Operation]int{}
 	for _, role := range identity.Roles {
 		for _, s := range []standing{{role, false, false}, {role, true, false}, {role, true, true}} {
-			me := w.as(7, role)
+			me := as(s)
 			who := identity.Who{UserID: 7, Role: role}
-			w.exec(`DELETE FROM group_members`)
 			if s.member {
-				w.exec(`INSERT INTO group_members VALUES (7, 'g', $1)`, s.leader)
 				who.Groups = []string{"g"}
 			}
 			if s.leader {

@@ -31,7 +31,14 @@ const (
 )
 
 // Handler is the whole API.
-func (a *API) Handler() http.Handler { return a.outermost(a.mux) }
+func (a *API) Handler() http.Handler { return withPeer(a.outermost(a.mux)) }
+
+// withPeer remembers who has connected, whatever is said further in of where the request comes from.
+func withPeer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey, r.RemoteAddr)))
+	})
+}
 
 var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -116,26 +123,32 @@ func (a *API) signIn(ctx huma.Context, next func(huma.Context)) {
 
 func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
 	request := requestOf(ctx.Context())
-	bearer, token, _ := strings.Cut(ctx.Header("Authorization"), " ")
-	if !strings.EqualFold(bearer, "Bearer") || token == "" {
-		return request, problem.Unauthenticated("The request has no token.")
-	}
-	id, secret, err := identity.ParseToken(strings.TrimSpace(token))
-	if err != nil {
-		return request, problem.Unauthenticated("The token is mistyped, cut, or none of this system's.")
-	}
-	found, err := a.holder(ctx, id, secret.Hash())
+	who, err := a.whoAsks(ctx, request.RequestID)
 	if err != nil {
 		return request, err
 	}
-	request.Who = identity.Who{UserID: found.UserID, TokenID: found.TokenID, Role: identity.Role(found.Role), Groups: found.Groups, Leads: found.Leads}
-	for _, scope := range found.Scopes {
-		request.Scopes = append(request.Scopes, identity.Scope(scope))
-	}
+	request.Who = who
 	if request.Note = ctx.Header(headerNote); len([]rune(request.Note)) > maxNote || strings.ContainsRune(request.Note, 0) {
 		return request, problem.Invalid("header."+headerNote, fmt.Sprintf("must have at most %d characters", maxNote))
 	}
 	return request, allowed(request.Who, ctx.Operation())
+}
+
+// byToken is whose token of ours it is.
+func (a *API) byToken(ctx huma.Context, token string) (who identity.Who, err error) {
+	id, secret, err := identity.ParseToken(token)
+	if err != nil {
+		return who, problem.InvalidToken("The token is mistyped, cut, or none of this system's.")
+	}
+	found, err := a.holder(ctx, id, secret.Hash())
+	if err != nil {
+		return who, err
+	}
+	who = identity.Who{UserID: found.UserID, TokenID: found.TokenID, Role: identity.Role(found.Role), Groups: found.Groups, Leads: found.Leads}
+	for _, scope := range found.Scopes {
+		who.Scopes = append(who.Scopes, identity.Scope(scope))
+	}
+	return who, nil
 }
 
 // holder finds out whose a token is. One that did not count lately takes of what the address it comes from may try.
@@ -154,7 +167,7 @@ func (a *API) holder(ctx huma.Context, id int32, hash []byte) (dbgen.Authenticat
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		a.limiter.forget(key)
-		return found, problem.Unauthenticated("The token is unknown, has ended, or was revoked.")
+		return found, problem.InvalidToken("The token is unknown, has ended, or was revoked.")
 	case err == nil && !known:
 		a.strangers.give(address, time.Now())
 		a.limiter.take(key, time.Now())
@@ -166,7 +179,7 @@ func allowed(who identity.Who, operation *huma.Operation) error {
 	rule := identity.RuleOf(operation.Metadata[operationKey].(identity.Operation))
 	switch {
 	case !who.Has(rule.Scope):
-		return problem.Forbidden(fmt.Sprintf("The token does not have the scope %s.", rule.Scope), "Use a token that has it.")
+		return problem.InsufficientScope(string(rule.Scope))
 	case !who.Role.AtLeast(rule.Role):
 		return problem.Forbidden(fmt.Sprintf("This is for those with the role %s.", rule.Role), "Ask somebody who has it.")
 	}

@@ -2,6 +2,11 @@
 SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads
 FROM api.authenticate(@id::integer, @sha256::bytea) a;
 
+-- name: SignIn :one
+SELECT coalesce(a.user_id, 0)::integer AS user_id, coalesce(a.role, '')::text AS role, coalesce(a.groups, '{}')::text[] AS groups, coalesce(a.leads, '{}')::text[] AS leads,
+    coalesce(a.refused, '')::text AS refused
+FROM api.sign_in(@issuer::text, @subject::text, sqlc.narg('named')::integer, sqlc.narg('role')::text, @most_new::integer, @request_id::text) a;
+
 -- name: Serve :exec
 -- Whom this transaction serves: what it sees, and what the audit says of it.
 SELECT set_config('echomind.request', @request::text, true), set_config('echomind.groups', @groups::text, true),

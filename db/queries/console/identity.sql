@@ -40,6 +40,26 @@ DELETE FROM group_members WHERE user_id = @user_id;
 -- name: RemoveUser :exec
 DELETE FROM users WHERE user_id = @user_id;
 
+-- name: BarUser :exec
+-- No issuer brings them back. Where something was said of them, a trigger has done so.
+INSERT INTO removed_users (user_id) VALUES (@user_id) ON CONFLICT DO NOTHING;
+
+-- name: UnlinkUser :execrows
+UPDATE identities SET user_id = NULL WHERE user_id = @user_id::integer;
+
+-- name: LinkIdentity :exec
+INSERT INTO identities AS i (issuer, subject, user_id) VALUES (@issuer, @subject, @user_id::integer)
+ON CONFLICT (issuer, subject) DO UPDATE SET user_id = EXCLUDED.user_id, made_at = NULL WHERE i.user_id IS DISTINCT FROM EXCLUDED.user_id;
+
+-- name: UnlinkIdentity :execrows
+-- The row stays, so that no sign-in makes it a user.
+UPDATE identities SET user_id = NULL WHERE issuer = @issuer AND subject = @subject;
+
+-- name: ListIdentities :many
+SELECT i.issuer, i.subject, i.user_id, i.made_at FROM identities i
+WHERE (i.issuer, i.subject) > (@after_issuer::text, @after_subject::text) AND (sqlc.narg('user_id')::integer IS NULL OR i.user_id = sqlc.narg('user_id'))
+ORDER BY i.issuer, i.subject LIMIT @page::integer;
+
 -- name: ListUsers :many
 -- Those of whom something is written down.
 SELECT k.user_id::integer AS user_id, u.role,

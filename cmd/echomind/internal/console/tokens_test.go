@@ -69,6 +69,41 @@ func TestAUserWhoIsRemovedHasNoTokenThatCounts(t *testing.T) {
 	}
 }
 
+// A link says who somebody is whom an issuer signs in, and brings a removed user back; nothing else does.
+func TestWhomAnIssuerSignsInIsLinked(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	is := func(want string) {
+		t.Helper()
+		require.Equal(t, want, u.row(`SELECT concat_ws(' ', s.user_id, s.refused) FROM api.sign_in('https://id.example', 'alice', NULL, NULL, 5, 'r') s`))
+	}
+	alice := []string{"--issuer", "https://id.example", "--subject", "alice"}
+	require.Equal(t, "alice of https://id.example is user 7\n", u.succeed(append([]string{"users", "link", "7"}, alice...)...))
+	is("7")
+	u.succeed("users", "set", "7", "--role", "admin", "--lead", "docs")
+	require.Equal(t, []any{1.0, 0.0}, []any{u.object("users", "remove", "7")["unlinked"], u.object("users", "remove", "7")["unlinked"]})
+	is("unlinked")
+	u.succeed("users", "set", "7", "--role", "user")
+	is("unlinked")
+	require.Equal(t, "removed", u.row(`SELECT s.refused FROM api.sign_in('https://id.example', 'bob', 7, NULL, 5, 'r') s`))
+	u.succeed(append([]string{"users", "link", "7"}, alice...)...)
+	is("7")
+	require.Equal(t, "7", u.row(`SELECT s.user_id::text FROM api.sign_in('https://id.example', 'bob', 7, NULL, 5, 'r') s`))
+	u.succeed(append([]string{"users", "link", "8"}, alice...)...)
+	is("8")
+	require.Len(t, u.array("users", "links", "--user", "8"), 1)
+	require.Empty(t, u.array("users", "links", "--user", "7"))
+	u.succeed(append([]string{"users", "unlink"}, alice...)...)
+	is("unlinked")
+	require.Contains(t, u.succeed("users", "links"), "alice")
+	require.Equal(t, 1, u.run("users", "unlink", "--issuer", "https://id.example", "--subject", "nobody").code)
+	for _, args := range [][]string{{"link", "7"}, {"link", "x", "--issuer", "a", "--subject", "b"}, {"link", "7", "--issuer", "a"}, {"unlink"}} {
+		require.Equal(t, 2, u.run(append([]string{"users"}, args...)...).code, args)
+	}
+	require.Equal(t, "console identities.create,console identities.update,console removed_users.create,console removed_users.delete",
+		u.row(`SELECT string_agg(a.did, ',' ORDER BY a.did) FROM (SELECT DISTINCT source || ' ' || action AS did FROM audit WHERE action LIKE 'identities.%' OR action LIKE 'removed_users.%') a`))
+}
+
 func TestTheAuditNamesThePersonAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).as(consoleRole)

@@ -32,7 +32,7 @@ type userView struct {
 func users(f *finder) *cobra.Command {
 	return group("users", "Say what users may do, and in which groups they are",
 		"What users may do through the API: their role, and the groups whose connectors they see or lead. A user of whom nothing is said "+
-			"sees their own connectors, and those of the organisation.", usersSet(f), usersList(f), usersRemove(f))
+			"sees their own connectors, and those of the organisation.", usersSet(f), usersList(f), usersLink(f), usersUnlink(f), usersLinks(f), usersRemove(f))
 }
 
 func usersSet(f *finder) *cobra.Command {

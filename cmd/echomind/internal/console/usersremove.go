@@ -18,13 +18,14 @@ import (
 type removedUser struct {
 	UserID        int32 `json:"user_id"`
 	TokensRevoked int64 `json:"tokens_revoked"`
+	Unlinked      int64 `json:"unlinked"`
 }
 
 func usersRemove(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use: "remove USER", Short: "Revoke a user's tokens, and forget their role and groups",
-		Long: `Revoke the tokens of a user, also of one of whom nothing is said, and those that were made with them for others; the user is in no group any more.
-Their connectors stay.`,
+		Long: `Revoke the tokens of a user, also of one of whom nothing is said, and those that were made with them for others; the user is in no group any more,
+and no issuer signs them in (` + "`echomind users link`" + ` has it do so again). Their connectors stay.`,
 		Example: "  echomind users remove 7", Args: oneUser,
 	}
 	out := withOutput(c)
@@ -44,7 +45,13 @@ Their connectors stay.`,
 					if err := q.LeaveGroups(ctx, user); err != nil {
 						return err
 					}
-					return q.RemoveUser(ctx, user)
+					if removed.Unlinked, err = q.UnlinkUser(ctx, user); err != nil {
+						return err
+					}
+					if err := q.RemoveUser(ctx, user); err != nil {
+						return err
+					}
+					return q.BarUser(ctx, user)
 				})
 			})
 			if err != nil {

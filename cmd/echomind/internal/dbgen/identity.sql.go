@@ -10,6 +10,16 @@ import (
 	"time"
 )
 
+const barUser = `-- name: BarUser :exec
+INSERT INTO removed_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING
+`
+
+// No issuer brings them back. Where something was said of them, a trigger has done so.
+func (q *Queries) BarUser(ctx context.Context, userID int32) error {
+	_, err := q.db.Exec(ctx, barUser, userID)
+	return err
+}
+
 const createToken = `-- name: CreateToken :one
 INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
 SELECT $1, $2, $3, $4::text[], $5, $6, $7
@@ -79,6 +89,65 @@ DELETE FROM group_members WHERE user_id = $1
 func (q *Queries) LeaveGroups(ctx context.Context, userID int32) error {
 	_, err := q.db.Exec(ctx, leaveGroups, userID)
 	return err
+}
+
+const linkIdentity = `-- name: LinkIdentity :exec
+INSERT INTO identities AS i (issuer, subject, user_id) VALUES ($1, $2, $3::integer)
+ON CONFLICT (issuer, subject) DO UPDATE SET user_id = EXCLUDED.user_id, made_at = NULL WHERE i.user_id IS DISTINCT FROM EXCLUDED.user_id
+`
+
+type LinkIdentityParams struct {
+	Issuer  string
+	Subject string
+	UserID  int32
+}
+
+func (q *Queries) LinkIdentity(ctx context.Context, arg LinkIdentityParams) error {
+	_, err := q.db.Exec(ctx, linkIdentity, arg.Issuer, arg.Subject, arg.UserID)
+	return err
+}
+
+const listIdentities = `-- name: ListIdentities :many
+SELECT i.issuer, i.subject, i.user_id, i.made_at FROM identities i
+WHERE (i.issuer, i.subject) > ($1::text, $2::text) AND ($3::integer IS NULL OR i.user_id = $3)
+ORDER BY i.issuer, i.subject LIMIT $4::integer
+`
+
+type ListIdentitiesParams struct {
+	AfterIssuer  string
+	AfterSubject string
+	UserID       *int32
+	Page         int32
+}
+
+func (q *Queries) ListIdentities(ctx context.Context, arg ListIdentitiesParams) ([]Identity, error) {
+	rows, err := q.db.Query(ctx, listIdentities,
+		arg.AfterIssuer,
+		arg.AfterSubject,
+		arg.UserID,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Identity{}
+	for rows.Next() {
+		var i Identity
+		if err := rows.Scan(
+			&i.Issuer,
+			&i.Subject,
+			&i.UserID,
+			&i.MadeAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listTokens = `-- name: ListTokens :many
@@ -262,4 +331,34 @@ type SetUserParams struct {
 func (q *Queries) SetUser(ctx context.Context, arg SetUserParams) error {
 	_, err := q.db.Exec(ctx, setUser, arg.UserID, arg.Role)
 	return err
+}
+
+const unlinkIdentity = `-- name: UnlinkIdentity :execrows
+UPDATE identities SET user_id = NULL WHERE issuer = $1 AND subject = $2
+`
+
+type UnlinkIdentityParams struct {
+	Issuer  string
+	Subject string
+}
+
+// The row stays, so that no sign-in makes it a user.
+func (q *Queries) UnlinkIdentity(ctx context.Context, arg UnlinkIdentityParams) (int64, error) {
+	result, err := q.db.Exec(ctx, unlinkIdentity, arg.Issuer, arg.Subject)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const unlinkUser = `-- name: UnlinkUser :execrows
+UPDATE identities SET user_id = NULL WHERE user_id = $1::integer
+`
+
+func (q *Queries) UnlinkUser(ctx context.Context, userID int32) (int64, error) {
+	result, err := q.db.Exec(ctx, unlinkUser, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -103,6 +103,13 @@ type ConnectorType struct {
 	MaxConcurrentSyncs    *int32
 }
 
+type Identity struct {
+	Issuer  string
+	Subject string
+	UserID  *int32
+	MadeAt  *time.Time
+}
+
 type SchedulerRun struct {
 	ID                 uuid.UUID
 	ConnectorID        int32

@@ -33,6 +33,8 @@ var sections = []struct{ title, note, file, structName string }{
 	{"API", "See [api.md](api.md). It reads the scheduler's default intervals too, for new connectors, and of " +
 		"its settings those that its answer to why a connector does not run tells: SCHEDULER_MAX_CONCURRENT_SYNCS, SCHEDULER_OWNER_SHARE_PERCENT, " +
 		"SCHEDULER_CHECK_INTERVAL_SECONDS, SCHEDULER_WATCH_INTERVAL_SECONDS, SCHEDULER_LOST_GRACE_SECONDS and FOREIGN_SYNC_TIMEOUT.", "services/api/config.go", "Config"},
+	{"API: who signs in elsewhere", "By an OpenID Connect issuer's tokens, and by the headers of a proxy. See [api.md](api.md#who-signs-in-elsewhere). Lists have commas between their values.",
+		"services/api/internal/signin/config.go", "Config"},
 	{"Search index", "Read by semantic, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},

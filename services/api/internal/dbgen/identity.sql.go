@@ -146,7 +146,7 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT id, at, source, login, person, user_id, token_id, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, was_type, was_owner_id, was_scope, was_scope_id, before, after FROM api.audit
+SELECT id, at, source, login, person, user_id, token_id, issuer, subject, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, was_type, was_owner_id, was_scope, was_scope_id, before, after FROM api.audit
 WHERE id < $1 AND id > $2 AND ($3::integer IS NULL OR connector_id = $3)
 ORDER BY id DESC LIMIT $4::integer
 `
@@ -180,6 +180,8 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudi
 			&i.Person,
 			&i.UserID,
 			&i.TokenID,
+			&i.Issuer,
+			&i.Subject,
 			&i.RequestID,
 			&i.Note,
 			&i.Action,
@@ -311,6 +313,49 @@ func (q *Queries) Serve(ctx context.Context, arg ServeParams) error {
 		arg.CreateGroups,
 	)
 	return err
+}
+
+const signIn = `-- name: SignIn :one
+SELECT coalesce(a.user_id, 0)::integer AS user_id, coalesce(a.role, '')::text AS role, coalesce(a.groups, '{}')::text[] AS groups, coalesce(a.leads, '{}')::text[] AS leads,
+    coalesce(a.refused, '')::text AS refused
+FROM api.sign_in($1::text, $2::text, $3::integer, $4::text, $5::integer, $6::text) a
+`
+
+type SignInParams struct {
+	Issuer    string
+	Subject   string
+	Named     *int32
+	Role      *string
+	MostNew   int32
+	RequestID string
+}
+
+type SignInRow struct {
+	UserID  int32
+	Role    string
+	Groups  []string
+	Leads   []string
+	Refused string
+}
+
+func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, error) {
+	row := q.db.QueryRow(ctx, signIn,
+		arg.Issuer,
+		arg.Subject,
+		arg.Named,
+		arg.Role,
+		arg.MostNew,
+		arg.RequestID,
+	)
+	var i SignInRow
+	err := row.Scan(
+		&i.UserID,
+		&i.Role,
+		&i.Groups,
+		&i.Leads,
+		&i.Refused,
+	)
+	return i, err
 }
 
 const typeOf = `-- name: TypeOf :one

@@ -18,6 +18,8 @@ type ApiAudit struct {
 	Person      string
 	UserID      *int32
 	TokenID     *int32
+	Issuer      *string
+	Subject     *string
 	RequestID   *string
 	Note        *string
 	Action      string

@@ -31,7 +31,9 @@ type Problem struct {
 	Errors    []Field `json:"errors,omitempty" doc:"What is wrong with each field."`
 
 	retryAfter int
-	cause      error
+	// challenge is what WWW-Authenticate says besides, as RFC 6750 has it.
+	challenge string
+	cause     error
 }
 
 // Field is what is wrong with one field. It does not repeat the value, which may be a secret.
@@ -58,8 +60,8 @@ func (p *Problem) GetHeaders() http.Header {
 	if p.retryAfter > 0 {
 		headers.Set("Retry-After", strconv.Itoa(p.retryAfter))
 	}
-	if p.Status == http.StatusUnauthorized {
-		headers.Set("WWW-Authenticate", `Bearer realm="echomind"`)
+	if p.Status == http.StatusUnauthorized || p.challenge != "" {
+		headers.Set("WWW-Authenticate", `Bearer realm="echomind"`+p.challenge)
 	}
 	return headers
 }
@@ -70,7 +72,21 @@ func kind(name, title string, status int, detail, fix string) *Problem {
 
 // Unauthenticated is of a request that nobody has signed.
 func Unauthenticated(detail string) *Problem {
-	return kind("unauthenticated", "Not signed in", 401, detail, "Send Authorization: Bearer and a token, which `echomind tokens create` makes.")
+	return kind("unauthenticated", "Not signed in", 401, detail, "Send Authorization: Bearer and a token: one that `echomind tokens create` makes, or your issuer's.")
+}
+
+// InvalidToken is of a token that does not count. The detail has no quotes.
+func InvalidToken(detail string) *Problem {
+	p := Unauthenticated(detail)
+	p.challenge = `, error="invalid_token", error_description="` + detail + `"`
+	return p
+}
+
+// InsufficientScope is of a token that is not for such operations.
+func InsufficientScope(scope string) *Problem {
+	p := Forbidden("The token does not have the scope "+scope+".", "Use a token that has it.")
+	p.challenge = `, error="insufficient_scope", scope="` + scope + `"`
+	return p
 }
 
 // Forbidden is of what somebody sees and may not do.
@@ -116,6 +132,13 @@ func TooMany(retryAfter int) *Problem {
 func Unavailable(cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, "The database does not answer. Nothing was changed, unless it was changed just before.", "Try again after Retry-After.")
 	p.retryAfter, p.cause = 2, cause
+	return p
+}
+
+// IssuerAway is of an issuer of tokens that does not answer.
+func IssuerAway(retryAfter int, cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The issuer of the token does not answer, and its keys are not known.", "Try again after Retry-After.")
+	p.retryAfter, p.cause = retryAfter, cause
 	return p
 }
 

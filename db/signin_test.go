@@ -1,0 +1,33 @@
+package db_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Whoever signs in, known or not, and however many others do, on statistics and plans of a quiet time.
+func TestASignInReadsWhatIsTheirs(t *testing.T) {
+	b := newBase(t)
+	b.exec(`ANALYZE identities, removed_users, users, group_members`)
+	plan := func(subject string, named any) int64 {
+		t.Helper()
+		text := one[string](b, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT * FROM api.sign_in('https://id.example', $1, $2::integer, 'admin', 10000, 'r')`, subject, named)
+		_, shared, _ := strings.Cut(text, `"Shared Hit Blocks": `)
+		return leading(shared)
+	}
+	b.exec(`SET plan_cache_mode = 'force_generic_plan'`)
+	plan("s0", nil)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO identities (issuer, subject, user_id) SELECT 'https://id.example', 's' || n, n FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO removed_users SELECT 200000 + n FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO users SELECT n, 'admin' FROM generate_series(1, 50000) n`)
+	b.exec(`INSERT INTO group_members SELECT n % 50000 + 1, 'g' || n, false FROM generate_series(1, 100000) n`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	for name, read := range map[string]int64{"a known one": plan("s70", nil), "one of no user's": plan("x", 200001), "a named one": plan("y", 7), "a new one": plan("z", nil)} {
+		if read > 60 {
+			t.Errorf("%s reads %d buffers", name, read)
+		} else {
+			t.Logf("%s reads %d buffers", name, read)
+		}
+	}
+}

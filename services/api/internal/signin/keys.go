@@ -1,0 +1,240 @@
+package signin
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/internal/deadline"
+)
+
+const (
+	fetchTimeout = 5 * time.Second
+	// fetchPause is between two questions to the issuer, whatever tokens come.
+	fetchPause = 5 * time.Second
+	// keysFresh is how long keys are taken as they are; keysKept how long while the issuer does not answer.
+	keysFresh   = 5 * time.Minute
+	keysKept    = 24 * time.Hour
+	maxDocument = 256 << 10
+	maxKeys     = 100
+)
+
+// Away says that the issuer does not answer, and that it is not known without it who somebody is.
+type Away struct {
+	RetryAfter time.Duration
+	cause      error
+}
+
+func (a *Away) Error() string { return "the issuer of tokens does not answer" }
+
+func (a *Away) Unwrap() error { return a.cause }
+
+// keys are an issuer's public keys. They are fetched when they are needed, and again when they are old or when a token names another one.
+type keys struct {
+	issuer string
+	client *http.Client
+	log    *slog.Logger
+	now    func() time.Time
+
+	mu       sync.Mutex
+	held     []jose.JSONWebKey
+	since    time.Time // the held ones were fetched
+	triedAt  time.Time
+	failed   error         // of the last try
+	fetching chan struct{} // nil: nobody is
+}
+
+func newKeys(issuer string, log *slog.Logger) *keys {
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: fetchTimeout,
+		DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+	}
+	refuse := func(*http.Request, []*http.Request) error { return errors.New("it redirects, which is not followed") }
+	return &keys{issuer: issuer, client: &http.Client{Transport: bodies{transport}, CheckRedirect: refuse}, log: log, now: time.Now}
+}
+
+// of returns the keys that may have signed a token.
+func (k *keys) of(ctx context.Context, id, algorithm string) ([]crypto.PublicKey, error) {
+	for asked := false; ; asked = true {
+		found, waitFor, err := k.look(ctx, id, algorithm, asked)
+		switch {
+		case len(found) > 0:
+			return found, nil
+		case waitFor == nil || asked:
+			return nil, err
+		}
+		select {
+		case <-waitFor:
+		case <-ctx.Done():
+			return nil, &Away{RetryAfter: fetchPause, cause: context.Cause(ctx)}
+		}
+	}
+}
+
+// look finds keys among the held ones, has them fetched where that is due, and says what is wrong where there is none. asked: it has just been fetched for this.
+func (k *keys) look(ctx context.Context, id, algorithm string, asked bool) (found []crypto.PublicKey, fetching chan struct{}, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	usable := !k.since.IsZero() && now.Sub(k.since) < keysKept
+	if usable {
+		found = matching(k.held, id, algorithm)
+	}
+	due := len(found) == 0 || now.Sub(k.since) > keysFresh
+	if due && !asked && k.fetching == nil && (k.triedAt.IsZero() || now.Sub(k.triedAt) >= fetchPause) {
+		k.triedAt, k.fetching = now, make(chan struct{})
+		go k.fetch(context.WithoutCancel(ctx), k.fetching)
+	}
+	if !usable || k.failed != nil {
+		return found, k.fetching, &Away{RetryAfter: max(time.Second, k.triedAt.Add(fetchPause).Sub(now)), cause: k.failed}
+	}
+	return found, k.fetching, Refused("The token is signed with a key that its issuer does not show.")
+}
+
+func matching(held []jose.JSONWebKey, id, algorithm string) (found []crypto.PublicKey) {
+	for _, key := range held {
+		if (id == "" || key.KeyID == id) && (key.Algorithm == "" || key.Algorithm == algorithm) {
+			found = append(found, key.Key)
+		}
+	}
+	return found
+}
+
+func (k *keys) fetch(ctx context.Context, done chan struct{}) {
+	var fetched []jose.JSONWebKey
+	err := caught.Do(func() (err error) {
+		fetched, err = k.ask(ctx)
+		return err
+	})
+	if err != nil {
+		k.log.Warn("the keys of the issuer of tokens are not known anew", "issuer", k.issuer, "err", clipped(err))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failed = err; err == nil {
+		k.held, k.since = fetched, k.now()
+	}
+	k.fetching = nil
+	close(done)
+}
+
+func clipped(err error) string {
+	text := err.Error()
+	return text[:min(len(text), 300)]
+}
+
+func (k *keys) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
+	ctx = oidc.ClientContext(ctx, k.client)
+	at, err := deadline.Get(ctx, "oidc.discovery", fetchTimeout, func(ctx context.Context) (*url.URL, error) {
+		provider, err := oidc.NewProvider(ctx, k.issuer)
+		if err != nil {
+			return nil, fmt.Errorf("discovery: %w", err)
+		}
+		var document struct {
+			Keys string `json:"jwks_uri"`
+		}
+		if err := provider.Claims(&document); err != nil {
+			return nil, fmt.Errorf("discovery: %w", err)
+		}
+		at, err := url.Parse(document.Keys)
+		if err != nil || at.Host == "" || !safe(at) {
+			return nil, errors.New("discovery: jwks_uri is no URL with https")
+		}
+		return at, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return deadline.Get(ctx, "oidc.keys", fetchTimeout, func(ctx context.Context) ([]jose.JSONWebKey, error) { return k.download(ctx, at) })
+}
+
+func (k *keys) download(ctx context.Context, at *url.URL) ([]jose.JSONWebKey, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	answer, err := k.client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("keys: %s", answer.Status)
+	}
+	var document struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&document); err != nil {
+		return nil, fmt.Errorf("keys: %w", err)
+	}
+	if len(document.Keys) > maxKeys {
+		return nil, fmt.Errorf("keys: there are more than %d", maxKeys)
+	}
+	var found []jose.JSONWebKey
+	for _, text := range document.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(text, &key) == nil && signs(key) { // one of a kind that we do not know is for others
+			found = append(found, key)
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New("keys: there is none that tokens may be signed with")
+	}
+	return found, nil
+}
+
+// signs says whether a key is a public one that tokens may be signed with.
+func signs(key jose.JSONWebKey) bool {
+	if key.Use != "" && key.Use != "sig" {
+		return false
+	}
+	switch public := key.Key.(type) {
+	case *rsa.PublicKey:
+		return public.N.BitLen() >= 2048 && public.N.BitLen() <= 8192
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+		return true
+	}
+	return false
+}
+
+// bodies bounds answers.
+type bodies struct{ transport *http.Transport }
+
+// RoundTrip is part of http.RoundTripper.
+func (b bodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.transport.RoundTrip(r)
+	if err == nil {
+		answer.Body = &boundedBody{answer.Body, maxDocument}
+	}
+	return answer, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+// Read is part of io.Reader.
+func (b *boundedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into[:min(len(into), b.left+1)])
+	if b.left -= n; b.left < 0 {
+		return 0, fmt.Errorf("the document has more than %d bytes", maxDocument)
+	}
+	return n, err
+}
