@@ -726,6 +726,14 @@ CREATE FUNCTION api.open_runs_through(after uuid, look integer) RETURNS uuid
 $$;
 -- +goose StatementEnd
 
+-- What the places in page tokens are sealed with: all replicas have it.
+-- +goose StatementBegin
+CREATE FUNCTION api.page_key() RETURNS bytea
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT sha256(convert_to('echomind page tokens', 'UTF8') || k.key) FROM audit_key k
+$$;
+-- +goose StatementEnd
+
 -- Begins what is asked with an Idempotency-Key. again: it was done already, and done is what has come of it. A key is a user's, and good for a day; of the last
 -- 10,000, or some more. Whoever asks the same at the same time waits for the one that began.
 -- +goose StatementBegin

@@ -120,11 +120,12 @@ type TokenPage struct {
 
 func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error) {
 	p := dbgen.ListTokensParams{UserID: given(int32(in.UserID)), Page: in.most() + 1}
-	if err := place(in.PageToken, in.TokenFilter, &p.After); err != nil {
+	next, err := a.place(ctx, in.PageToken, in.TokenFilter, &p.After)
+	if err != nil {
 		return nil, err
 	}
 	out := &TokenPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		found, err := q.ListTokens(ctx, p)
 		if err != nil {
 			return err
@@ -135,7 +136,7 @@ func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error)
 			out.Body.Tokens[i] = viewToken(t)
 		}
 		if more {
-			out.Body.NextPageToken = pageToken(in.TokenFilter, found[len(found)-1].ID)
+			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		}
 		return nil
 	})
@@ -268,12 +269,13 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		return nil, problem.Forbidden("The whole audit is for superadmins.", "Ask for that of a connector that you see, with connector_id.")
 	}
 	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(int32(in.ConnectorID))}
-	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
+	next, err := a.place(ctx, in.PageToken, in.AuditFilter, &p.Before)
+	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiAudit
 	out := &AuditPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		further, err := boundAudit(ctx, q, &p)
 		if err != nil {
 			return err
@@ -290,9 +292,9 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		}
 		switch {
 		case more:
-			out.Body.NextPageToken = pageToken(in.AuditFilter, found[len(found)-1].ID)
+			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		case further:
-			out.Body.NextPageToken = pageToken(in.AuditFilter, p.Since+1)
+			out.Body.NextPageToken = next(p.Since+1)
 		}
 		return nil
 	})

@@ -158,10 +158,11 @@ type DocumentPage struct {
 func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPage, error) {
 	filter, out := []any{in.number(), in.DocumentFilter}, &DocumentPage{}
 	p := dbgen.ListDocumentsParams{ConnectorID: in.number(), Status: given(in.Status)}
-	if err := place(in.PageToken, filter, &p.After); err != nil {
+	next, err := a.place(ctx, in.PageToken, filter, &p.After)
+	if err != nil {
 		return nil, err
 	}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if err := isSeen(ctx, q, in.number()); err != nil {
 			return err
 		}
@@ -194,9 +195,9 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		}
 		switch {
 		case more:
-			out.Body.NextPageToken = pageToken(filter, found[len(found)-1].SourceID)
+			out.Body.NextPageToken = next(found[len(found)-1].SourceID)
 		case p.Through != nil:
-			out.Body.NextPageToken = pageToken(filter, *p.Through)
+			out.Body.NextPageToken = next(*p.Through)
 		}
 		return nil
 	})

@@ -278,6 +278,17 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 	return items, nil
 }
 
+const pageKey = `-- name: PageKey :one
+SELECT api.page_key()::bytea AS key
+`
+
+func (q *Queries) PageKey(ctx context.Context) ([]byte, error) {
+	row := q.db.QueryRow(ctx, pageKey)
+	var key []byte
+	err := row.Scan(&key)
+	return key, err
+}
+
 const revokeToken = `-- name: RevokeToken :one
 SELECT r.revoked FROM (SELECT api.revoke_token($1::integer) AS revoked) r WHERE r.revoked IS NOT NULL
 `
