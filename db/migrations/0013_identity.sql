@@ -600,19 +600,32 @@ WHERE api.is_superadmin()
     OR (api.sees(a.type, a.owner_id, a.scope, a.scope_id) AND (a.was_scope IS NULL OR api.sees(a.was_type, a.was_owner_id, a.was_scope, a.was_scope_id))
         AND api.sees_connector(a.connector_id));
 
--- Everybody sees their own tokens.
-CREATE VIEW api.tokens AS
-SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at,
-    least(t.revoked_at, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (t.made_through))) AS revoked_at, t.last_used_at
-FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
-
 -- A number for each role, so that the lesser of two is found.
 -- +goose StatementBegin
 CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;
 -- +goose StatementEnd
 
--- Whose token it is, and what it may do: at most what its owner may, and what those may with whose tokens it was made. No row: there is none of this secret, or
--- it is over, or one that it was made through.
+-- What a token may now, as a role: at most what its owner may, and what those may with whose tokens it was made. Null: it does not count, as it is over, or one that it was
+-- made through, or was made for somebody else through one that may not do that any more: whoever made it may not see what they cannot see.
+-- +goose StatementBegin
+CREATE FUNCTION api.role_now(token integer) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT CASE WHEN count(*) = max(c.links) AND bool_and(c.owner = c.made_for OR c.least = 3) THEN (ARRAY['user', 'admin', 'superadmin'])[min(c.least)] END
+    FROM (SELECT cardinality(t.made_through) + 1 AS links, a.user_id AS owner, lead(a.user_id, 1, a.user_id) OVER (ORDER BY p.place) AS made_for,
+            min(least(api.rank(a.role), api.rank(u.role))) OVER (ORDER BY p.place) AS least
+        FROM access_tokens t CROSS JOIN unnest(t.made_through || t.id) WITH ORDINALITY p(id, place) JOIN access_tokens a ON a.id = p.id LEFT JOIN users u ON u.user_id = a.user_id
+        WHERE t.id = token AND a.revoked_at IS NULL AND coalesce(a.expires_at > (SELECT clock_timestamp()), true)) c
+$$;
+-- +goose StatementEnd
+
+-- Everybody sees their own tokens.
+CREATE VIEW api.tokens AS
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at,
+    least(t.revoked_at, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (t.made_through))) AS revoked_at, t.last_used_at,
+    coalesce(api.role_now(t.id), '')::text AS role_now
+FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
+
+-- Whose token it is, and what it may do, as role_now says. No row: there is none of this secret, or it does not count.
 -- +goose StatementBegin
 CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integer, OUT user_id integer, OUT role text, OUT scopes text[],
     OUT groups text[], OUT leads text[]) RETURNS SETOF record
@@ -620,17 +633,14 @@ CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integ
 DECLARE
     t      access_tokens;
     moment timestamptz := clock_timestamp();
-    alive  integer;
 BEGIN
     SELECT * INTO t FROM access_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
         AND (k.expires_at IS NULL OR k.expires_at > moment);
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT (ARRAY['user', 'admin', 'superadmin'])[min(least(api.rank(a.role), api.rank(u.role)))], count(*) INTO role, alive
-        FROM access_tokens a LEFT JOIN users u ON u.user_id = a.user_id
-        WHERE a.id = ANY (t.made_through || t.id) AND a.revoked_at IS NULL AND coalesce(a.expires_at > moment, true);
-    IF alive <= cardinality(t.made_through) THEN
+    role := api.role_now(t.id);
+    IF role IS NULL THEN
         RETURN;
     END IF;
     IF coalesce(t.last_used_at < moment - interval '1 hour', true) THEN

@@ -84,6 +84,7 @@ type Token struct {
 	UserID     int32      `json:"user_id"`
 	Name       string     `json:"name"`
 	Role       string     `json:"role" enum:"user,admin,superadmin"`
+	RoleNow    *string    `json:"role_now" doc:"What it counts as now. Null: it does not, as it is over, or somebody made it for another who may not do that any more."`
 	Scopes     []string   `json:"scopes"`
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
@@ -94,7 +95,7 @@ type Token struct {
 
 func viewToken(t dbgen.ApiToken) Token {
 	return Token{
-		ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
+		ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, RoleNow: given(t.RoleNow), Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
 		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
 	}
 }

@@ -124,7 +124,7 @@ func (q *Queries) EndRequest(ctx context.Context, arg EndRequestParams) error {
 }
 
 const getToken = `-- name: GetToken :one
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api.tokens WHERE id = $1
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens WHERE id = $1
 `
 
 func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
@@ -141,6 +141,7 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 		&i.ExpiresAt,
 		&i.RevokedAt,
 		&i.LastUsedAt,
+		&i.RoleNow,
 	)
 	return i, err
 }
@@ -207,7 +208,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudi
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api.tokens
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens
 WHERE id > $1 AND ($2::integer IS NULL OR user_id = $2)
 ORDER BY id LIMIT $3::integer
 `
@@ -238,6 +239,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 			&i.ExpiresAt,
 			&i.RevokedAt,
 			&i.LastUsedAt,
+			&i.RoleNow,
 		); err != nil {
 			return nil, err
 		}

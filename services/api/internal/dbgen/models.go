@@ -223,6 +223,7 @@ type ApiToken struct {
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
+	RoleNow    string
 }
 
 type ConnectorType struct {
