@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -86,6 +87,42 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a connector has done before it was handed over is not read for whoever has it now.
+func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
+	b := newBase(t)
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)
+	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, 'completed', c.config_version
+		FROM connectors c, generate_series(1, 50000) n, LATERAL (SELECT clock_timestamp() - make_interval(mins => n) AS at) m`, id)
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) SELECT $1, n, 'stored', c.config_version FROM connectors c, generate_series(1, 100000) n`, id)
+	b.exec(`UPDATE connectors SET user_id = 8`)
+	b.exec(`VACUUM ANALYZE runs, documents`)
+	b.serves(identity.Who{UserID: 8, Role: identity.User}, func(tx pgx.Tx) {
+		for what, c := range map[string]struct {
+			sql  string
+			most int64
+		}{
+			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s)
+				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
+			"why": {`SELECT status FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s) ORDER BY started_at DESC, id LIMIT 3`, 500},
+			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
+				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
+		} {
+			var plan string
+			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+strings.ReplaceAll(c.sql, "$id", fmt.Sprint(id))).Scan(&plan); err != nil {
+				t.Fatal(err)
+			}
+			_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
+			_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
+			if n := leading(hit) + leading(read); n > c.most {
+				t.Errorf("%s: %d buffers, want at most %d:\n%s", what, n, c.most, plan)
+			} else {
+				t.Logf("%s: %d buffers", what, n)
+			}
+		}
+	})
 }
 
 func leading(text string) (n int64) {

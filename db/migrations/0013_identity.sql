@@ -463,13 +463,15 @@ CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH
 -- What somebody may give: another scope, owner or type, as connectors_given says. Who may change a connector of somebody else's changes none of these.
 CREATE VIEW api.givable AS SELECT * FROM api.changeable WHERE api.is_superadmin() OR user_id = api.viewer_id() WITH CASCADED CHECK OPTION;
 
--- Since which version of its configuration a connector has its owner, and since which all that says who sees it; no row: since it is there. Its runs of before are
--- for who saw them.
+-- Since which version of its configuration a connector has its owner, and since which all that says who sees it, and since when; no row: since it is there. Its runs, and
+-- what was stored, of before are for who saw them.
 CREATE TABLE connector_handovers (
     connector_id   integer PRIMARY KEY,
     user_id        integer NOT NULL,
     owned_version  bigint NOT NULL,
-    shared_version bigint NOT NULL
+    shared_version bigint NOT NULL,
+    owned_at       timestamptz NOT NULL,
+    shared_at      timestamptz NOT NULL
 );
 -- +goose StatementBegin
 CREATE FUNCTION connectors_given() RETURNS trigger
@@ -482,8 +484,10 @@ BEGIN
     IF (SELECT a.source = 'api' FROM moves.actor() a) AND NOT api.creates(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) THEN
         RAISE EXCEPTION 'connector % becomes nothing that its writer may not add', NEW.id USING ERRCODE = 'with_check_option_violation';
     END IF;
-    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN 0 ELSE NEW.config_version END, NEW.config_version)
-    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version;
+    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN 0 ELSE NEW.config_version END, NEW.config_version,
+        CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN '-infinity' ELSE NEW.updated_at END, NEW.updated_at)
+    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version,
+        owned_at = greatest(h.owned_at, EXCLUDED.owned_at), shared_at = EXCLUDED.shared_at;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -526,6 +530,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Since which version of its configuration, and since when, somebody sees what a connector has done; no version: they do not see it. Some minutes before that, as a
+-- transaction that began earlier may have the later version.
+-- +goose StatementBegin
+CREATE FUNCTION api.seen_since(connector integer, OUT version bigint, OUT at timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF api.sees_connector(connector) THEN
+        SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END,
+            CASE WHEN h.user_id = api.viewer_id() THEN h.owned_at ELSE h.shared_at END - interval '10 minutes' INTO version, at
+        FROM connector_handovers h WHERE h.connector_id = connector AND NOT api.is_superadmin();
+        version := coalesce(version, 0);
+        at := coalesce(at, '-infinity');
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- The runs of what somebody sees, and saw then; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
@@ -550,9 +570,10 @@ SELECT
     e.due_before, e.in_flight, e.owner_in_flight, e.owner_cap, e.has_other_owners, e.pending_before, e.fetching, e.dispatched_since, e.publish_error, e.type_publish_error
 FROM connector_evidence e WHERE api.sees_connector(e.id);
 
--- The documents of a connector that somebody sees.
+-- The documents of a connector that somebody sees, and saw when they were stored.
 CREATE VIEW api.documents AS
-SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at FROM documents d WHERE api.sees_connector(d.connector_id);
+SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at, d.config_version FROM documents d
+WHERE d.config_version >= (SELECT s.version FROM api.seen_since(d.connector_id) s);
 
 -- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
 -- index alone.
@@ -569,10 +590,13 @@ $$;
 CREATE FUNCTION api.failed_documents(connector integer, page integer)
     RETURNS TABLE (reason text, documents bigint, all_documents bigint, reasons bigint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    since bigint := (SELECT s.version FROM api.seen_since(connector) s);
 BEGIN
-    IF api.sees_connector(connector) THEN
+    IF since IS NOT NULL THEN
         RETURN QUERY SELECT min(d.error), count(*), (sum(count(*)) OVER ())::bigint, count(*) OVER ()
-            FROM (SELECT l.status, l.error FROM documents l WHERE l.connector_id = connector ORDER BY l.source_id LIMIT 100000) d WHERE d.status = 'failed'
+            FROM (SELECT l.status, l.error, l.config_version FROM documents l WHERE l.connector_id = connector ORDER BY l.source_id LIMIT 100000) d
+            WHERE d.status = 'failed' AND d.config_version >= since
             GROUP BY regexp_replace(left(d.error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
             ORDER BY count(*) DESC, min(d.error) LIMIT page;
     END IF;

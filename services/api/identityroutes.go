@@ -295,7 +295,7 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		case more:
 			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		case further:
-			out.Body.NextPageToken = next(p.Since+1)
+			out.Body.NextPageToken = next(p.Since + 1)
 		}
 		return nil
 	})

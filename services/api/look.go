@@ -163,11 +163,15 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		return nil, err
 	}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if err := isSeen(ctx, q, in.number()); err != nil {
+		since, err := q.SeenSince(ctx, in.number())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return problem.NotFound(fmt.Sprintf("connector %d", in.number()))
+		}
+		if err != nil {
 			return err
 		}
-		p.Through = nil
-		if p.Status != nil {
+		p.Since, p.Through = since, nil
+		if p.Status != nil || since > 0 {
 			through, err := q.DocumentsThrough(ctx, dbgen.DocumentsThroughParams{ConnectorID: in.number(), After: p.After, Look: lookdown})
 			if err == nil {
 				p.Through = &through

@@ -142,15 +142,16 @@ type ApiConnector struct {
 }
 
 type ApiDocument struct {
-	ConnectorID int32
-	SourceID    string
-	Title       string
-	Url         string
-	MediaType   string
-	Status      string
-	Error       *string
-	ChunkCount  int32
-	UpdatedAt   time.Time
+	ConnectorID   int32
+	SourceID      string
+	Title         string
+	Url           string
+	MediaType     string
+	Status        string
+	Error         *string
+	ChunkCount    int32
+	UpdatedAt     time.Time
+	ConfigVersion int64
 }
 
 type ApiLimit struct {
