@@ -162,6 +162,7 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 	if err != nil {
 		return nil, err
 	}
+	var found []dbgen.ApiDocument
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		since, err := q.SeenSince(ctx, in.number())
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -179,9 +180,16 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 				return err
 			}
 		}
-		size := func(d dbgen.ApiDocument) int { return len(d.SourceID) + len(d.Title) + len(d.Url) }
+		size := func(d dbgen.ApiDocument) int {
+			n := len(d.SourceID) + len(d.Title) + len(d.Url)
+			if d.Error != nil {
+				n += len(*d.Error)
+			}
+			return n
+		}
 		page := p
-		found, more, err := filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiDocument) ([]dbgen.ApiDocument, error) {
+		var more bool
+		found, more, err = filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiDocument) ([]dbgen.ApiDocument, error) {
 			if page.Page = rows; behind != nil {
 				page.After = behind.SourceID
 			}
@@ -189,13 +197,6 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		})
 		if err != nil {
 			return err
-		}
-		out.Body.Documents, out.Body.NextPageToken = make([]Document, len(found)), nil
-		for i, d := range found {
-			out.Body.Documents[i] = Document{
-				SourceID: shown(d.SourceID), Title: secret.Text(d.Title), URL: shown(d.Url), MediaType: d.MediaType, Status: d.Status,
-				Error: shownText(d.Error), Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
-			}
 		}
 		switch {
 		case more:
@@ -205,6 +206,13 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		}
 		return nil
 	})
+	out.Body.Documents = make([]Document, len(found))
+	for i, d := range found { // masked once the connection is given back
+		out.Body.Documents[i] = Document{
+			SourceID: shown(d.SourceID), Title: secret.Text(d.Title), URL: shown(d.Url), MediaType: d.MediaType, Status: d.Status,
+			Error: shownText(d.Error), Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
+		}
+	}
 	return out, err
 }
 
