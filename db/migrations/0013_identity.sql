@@ -484,8 +484,8 @@ BEGIN
     IF (SELECT a.source = 'api' FROM moves.actor() a) AND NOT api.creates(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) THEN
         RAISE EXCEPTION 'connector % becomes nothing that its writer may not add', NEW.id USING ERRCODE = 'with_check_option_violation';
     END IF;
-    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN 0 ELSE NEW.config_version END, NEW.config_version,
-        CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN '-infinity' ELSE NEW.updated_at END, NEW.updated_at)
+    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN NEW.user_id = OLD.user_id THEN 0 ELSE NEW.config_version END, NEW.config_version,
+        CASE WHEN NEW.user_id = OLD.user_id THEN '-infinity' ELSE NEW.updated_at END, NEW.updated_at)
     ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version,
         owned_at = greatest(h.owned_at, EXCLUDED.owned_at), shared_at = EXCLUDED.shared_at;
     RETURN NULL;
