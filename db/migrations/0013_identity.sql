@@ -800,7 +800,7 @@ CREATE FUNCTION api.end_request(request_key text, request_done text) RETURNS voi
 $$;
 -- +goose StatementEnd
 
--- Ends a token that the viewer sees. False: it is over already. Null: the viewer sees none.
+-- Ends a token that the viewer sees, and that may no more than the viewer's. False: it is over already. Null: the viewer sees none.
 -- +goose StatementBegin
 CREATE FUNCTION api.revoke_token(token integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -822,6 +822,9 @@ DROP TRIGGER connector_types_audit ON connector_types;
 DROP TRIGGER connectors_by_changed ON connectors;
 DROP TRIGGER connectors_by_added ON connectors;
 DROP TRIGGER connectors_noted_triggered ON connectors;
+    IF EXISTS (SELECT FROM access_tokens t WHERE t.id = token AND (api.rank(api.role_now(t.id)) > api.rank(api.viewer() ->> 'role') OR NOT to_jsonb(t.scopes) <@ (api.viewer() -> 'scopes'))) THEN
+        RAISE EXCEPTION 'a token ends none that may more' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_ends';
+    END IF;
 DROP TRIGGER connectors_noted_changed ON connectors;
 DROP TRIGGER connectors_noted ON connectors;
 DROP TABLE audit_key;

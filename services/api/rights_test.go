@@ -243,6 +243,24 @@ func TestATokenForSomebodyElseCountsWhileItsMakerIsASuperadmin(t *testing.T) {
 	require.Equal(t, 200, child.do("GET", path, nil).status)
 }
 
+// Whoever finds somebody's least token locks them out of nothing.
+func TestATokenEndsNoneThatMayMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all, plain, narrow := w.as(1, identity.Superadmin), w.as(1, identity.User), w.as(1, identity.User, identity.Write)
+	of := func(c caller) string { return fmt.Sprintf("/tokens/%v/revoke", c.get("/me")["token_id"]) }
+	alls, plains, narrows := of(all), of(plain), fmt.Sprintf("/tokens/%d/revoke", one[int](w, `SELECT max(id) FROM access_tokens`))
+	narrow.refused(403, "forbidden", narrow.do("POST", alls, nil))
+	narrow.refused(403, "forbidden", narrow.do("POST", plains, nil))
+	plain.refused(403, "forbidden", plain.do("POST", alls, nil))
+	require.EqualValues(t, 1, all.get("/me")["user_id"])
+	require.Equal(t, 200, all.do("POST", plains, nil).status)
+	require.Equal(t, 200, narrow.do("POST", narrows, nil).status)
+	narrow.refused(401, "unauthenticated", narrow.do("POST", narrows, nil))
+	w.exec(`INSERT INTO users VALUES (1, 'user')`) // what it may now counts
+	require.Equal(t, 200, w.as(1, identity.User).do("POST", alls, nil).status)
+}
+
 // A number of 33 bits names nothing, and not what its lower 32 bits name.
 func TestANumberThatIsTooLargeNamesNothing(t *testing.T) {
 	t.Parallel()
