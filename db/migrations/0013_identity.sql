@@ -609,8 +609,22 @@ SELECT k.key, l.epoch, CASE WHEN c.id IS NOT NULL THEN l.run_id END AS run_id, c
     (SELECT count(*) FROM (SELECT FROM lock_waiters w WHERE w.key = k.key AND w.expires_at > (SELECT clock_timestamp()) LIMIT 1000) n)::integer AS waiting
 FROM (SELECT h.key FROM resource_locks h UNION SELECT q.key FROM lock_waiters q WHERE q.expires_at > (SELECT clock_timestamp())) k
 LEFT JOIN resource_locks l ON l.key = k.key
-LEFT JOIN connectors c ON c.id = l.connector_id AND api.sees_connector(c.id)
+LEFT JOIN connectors c ON c.id = CASE WHEN api.sees_connector(l.connector_id) THEN l.connector_id END   -- asked of the locks' alone
 WHERE api.is_admin();
+
+-- The keys of a page of locks: the view works out all that it has before it is cut.
+-- +goose StatementBegin
+CREATE FUNCTION api.lock_keys(after text, page integer) RETURNS text[]
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    WITH RECURSIVE waited AS (
+        (SELECT w.key, 1 AS n FROM lock_waiters w WHERE w.key > after AND w.expires_at > (SELECT clock_timestamp()) ORDER BY w.key LIMIT 1)
+        UNION ALL
+        SELECT b.key, o.n + 1 FROM waited o CROSS JOIN LATERAL (SELECT w.key FROM lock_waiters w WHERE w.key > o.key AND w.expires_at > (SELECT clock_timestamp())
+            ORDER BY w.key LIMIT 1) b WHERE o.n < page)
+    SELECT array_agg(k.key) FROM (SELECT a.key FROM ((SELECT h.key FROM resource_locks h WHERE h.key > after ORDER BY h.key LIMIT page) UNION SELECT o.key FROM waited o) a
+        WHERE api.is_admin() ORDER BY a.key LIMIT page) k
+$$;
+-- +goose StatementEnd
 
 -- What owners may have: of oneself, and of everybody of whom nothing else is said (user 0).
 CREATE VIEW api.limits AS
@@ -808,6 +822,9 @@ BEGIN
     IF NOT EXISTS (SELECT FROM api.tokens t WHERE t.id = token) THEN
         RETURN NULL;
     END IF;
+    IF EXISTS (SELECT FROM access_tokens t WHERE t.id = token AND (api.rank(api.role_now(t.id)) > api.rank(api.viewer() ->> 'role') OR NOT to_jsonb(t.scopes) <@ (api.viewer() -> 'scopes'))) THEN
+        RAISE EXCEPTION 'a token ends none that may more' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_ends';
+    END IF;
     UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = token AND revoked_at IS NULL;
     RETURN FOUND;
 END $$;
@@ -822,9 +839,6 @@ DROP TRIGGER connector_types_audit ON connector_types;
 DROP TRIGGER connectors_by_changed ON connectors;
 DROP TRIGGER connectors_by_added ON connectors;
 DROP TRIGGER connectors_noted_triggered ON connectors;
-    IF EXISTS (SELECT FROM access_tokens t WHERE t.id = token AND (api.rank(api.role_now(t.id)) > api.rank(api.viewer() ->> 'role') OR NOT to_jsonb(t.scopes) <@ (api.viewer() -> 'scopes'))) THEN
-        RAISE EXCEPTION 'a token ends none that may more' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_ends';
-    END IF;
 DROP TRIGGER connectors_noted_changed ON connectors;
 DROP TRIGGER connectors_noted ON connectors;
 DROP TABLE audit_key;

@@ -41,13 +41,17 @@ type LockPage struct {
 }
 
 func (a *API) listLocks(ctx context.Context, in *Paging) (*LockPage, error) {
-	p, out := dbgen.ListLocksParams{Page: in.most() + 1}, &LockPage{}
+	p, out := dbgen.LockKeysParams{Page: in.most() + 1}, &LockPage{}
 	next, err := a.place(ctx, in.PageToken, "locks", &p.After)
 	if err != nil {
 		return nil, err
 	}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListLocks(ctx, p)
+		keys, err := q.LockKeys(ctx, p)
+		if err != nil {
+			return err
+		}
+		found, err := q.ListLocks(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -130,6 +134,9 @@ type LimitPage struct {
 
 func (a *API) listLimits(ctx context.Context, in *Paging) (*LimitPage, error) {
 	p, out := dbgen.ListLimitsParams{After: -1, Page: in.most() + 1}, &LimitPage{}
+	if who := requestOf(ctx); !who.Role.AtLeast(identity.Superadmin) {
+		p.Users = []int32{0, who.UserID} // so that nobody else's are read
+	}
 	next, err := a.place(ctx, in.PageToken, "limits", &p.After)
 	if err != nil {
 		return nil, err
