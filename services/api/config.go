@@ -27,7 +27,7 @@ type Config struct {
 	Burst float64 `env:"API_BURST" envDefault:"100"`
 	// RequestSeconds is how long a request may take, in seconds.
 	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
-	// MaxConnections bounds the connections that are open at once; more are closed.
+	// MaxConnections bounds the connections that are open at once. Beyond it the one that is idle for longest is closed, of the network that holds most.
 	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
 }
 
