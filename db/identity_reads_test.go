@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -86,6 +87,78 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a connector has done before it was handed over is not read for whoever has it now.
+func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
+	b := newBase(t)
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)
+	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, 'completed', c.config_version
+		FROM connectors c, generate_series(1, 50000) n, LATERAL (SELECT clock_timestamp() - make_interval(mins => n) AS at) m`, id)
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) SELECT $1, n, 'stored', c.config_version FROM connectors c, generate_series(1, 100000) n`, id)
+	b.exec(`UPDATE connectors SET user_id = 8`)
+	b.exec(`VACUUM ANALYZE runs, documents`)
+	b.serves(identity.Who{UserID: 8, Role: identity.User}, func(tx pgx.Tx) {
+		for what, c := range map[string]struct {
+			sql  string
+			most int64
+		}{
+			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s)
+				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
+			"why": {`SELECT status FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s) ORDER BY started_at DESC, id LIMIT 3`, 500},
+			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
+				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
+		} {
+			var plan string
+			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+strings.ReplaceAll(c.sql, "$id", fmt.Sprint(id))).Scan(&plan); err != nil {
+				t.Fatal(err)
+			}
+			_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
+			_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
+			if n := leading(hit) + leading(read); n > c.most {
+				t.Errorf("%s: %d buffers, want at most %d:\n%s", what, n, c.most, plan)
+			} else {
+				t.Logf("%s: %d buffers", what, n)
+			}
+		}
+	})
+}
+
+// Nobody reads what others have to be shown their own: an administrator's locks, a user's limits and tokens.
+func TestAPageReadsNothingOfOthers(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO owner_quotas (user_id) SELECT n FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) SELECT n / 10 + 1, 'user', '{read}', sha256('s'), 'x' FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id, ask)
+		SELECT 'k' || n, n, gen_random_uuid(), n, '1 hour', clock_timestamp(), clock_timestamp() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 20000) n`)
+	b.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
+		SELECT 'w' || n, gen_random_uuid(), n, clock_timestamp(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 20000) n`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, owner_quotas, access_tokens, resource_locks, lock_waiters`)
+	b.serves(identity.Who{UserID: 7, Role: identity.Admin}, func(tx pgx.Tx) {
+		for what, sql := range map[string]string{
+			"keys":        `SELECT api.lock_keys('', 10)`,
+			"keys behind": `SELECT api.lock_keys('l', 10)`,
+			"locks":       `SELECT * FROM api.locks WHERE key = ANY (api.lock_keys('k2', 10)::text[]) ORDER BY key`,
+			"limits":      `SELECT * FROM api.limits WHERE user_id > -1 AND ('{0,7}'::integer[] IS NULL OR user_id = ANY ('{0,7}'::integer[])) ORDER BY user_id LIMIT 51`,
+			"tokens":      `SELECT * FROM api.tokens WHERE id > 0 AND (7 IS NULL OR user_id = 7) ORDER BY id LIMIT 51`,
+		} {
+			var plan string
+			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql).Scan(&plan); err != nil {
+				t.Fatal(err)
+			}
+			_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
+			_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
+			if n := leading(hit) + leading(read); n > 600 {
+				t.Errorf("%s: %d buffers, want at most 600:\n%s", what, n, plan)
+			} else {
+				t.Logf("%s: %d buffers", what, n)
+			}
+		}
+	})
 }
 
 func leading(text string) (n int64) {

@@ -359,6 +359,7 @@ func TestWhatNoLockMayBeIsRefused(t *testing.T) {
 	_, try := b.at()
 	for _, wrong := range []struct{ key, ttl string }{
 		{"", "1 minute"}, {"a b", "1 minute"}, {"-a", "1 minute"}, {"ä", "1 minute"}, {"a\n", "1 minute"}, {strings.Repeat("a", 129), "1 minute"},
+		{"ollama:http://bob:hunter2@gpu.example:11434/", "1 minute"}, {"http://token@gpu.example", "1 minute"},
 		{"a", "0.9 seconds"}, {"a", "61 minutes"}, {"a", "-1 minute"},
 	} {
 		_, err := b.conn.Exec(t.Context(), `SELECT * FROM moves.acquire_lock($1, $2, $3, $4::interval)`, try.Run, try.ID, wrong.key, wrong.ttl)
@@ -383,7 +384,7 @@ func TestWhatNoLockMayBeIsRefused(t *testing.T) {
 			t.Errorf("provider %q: %v", provider, err)
 		}
 	}
-	for lock, epoch := range map[string]int64{"a b": 1, strings.Repeat("a", 129): 1, gpu: -1} {
+	for lock, epoch := range map[string]int64{"a b": 1, strings.Repeat("a", 129): 1, "http://bob:hunter2@gpu.example": 1, gpu: -1} {
 		if _, err := b.conn.Exec(t.Context(), `SELECT moves.note_provider($1, $2, 'p', $3, $4, '[]')`, try.Run, try.ID, lock, epoch); sqlState(err) != "22023" {
 			t.Errorf("lock %.10q, epoch %d: %v", lock, epoch, err)
 		}

@@ -127,6 +127,9 @@ BEGIN
         NEW.deletions_allowed_at := NULL;   -- it was given for another source
         NEW.next_parameters := NULL;        -- and these for another configuration
         NEW.parameters_due_at := NULL;
+        IF (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
+            NEW.status_message := NULL;     -- it tells whoever sees it now what they may not have seen
+        END IF;
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
             VALUES (gen_random_uuid(), OLD.id, OLD.config_version, false);

@@ -31,8 +31,8 @@ DECLARE
     r       open_runs;
     is_free boolean;
 BEGIN
-    IF lock_key IS NULL OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_ttl IS NULL OR lock_ttl NOT BETWEEN '1 second' AND '1 hour' THEN
-        RAISE EXCEPTION 'acquire_lock: lock_key is up to 128 letters, digits and _.:/@-, lock_ttl 1 s to 1 h' USING ERRCODE = 'invalid_parameter_value';
+    IF lock_key IS NULL OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_key ~ '//[^/]*@' OR lock_ttl IS NULL OR lock_ttl NOT BETWEEN '1 second' AND '1 hour' THEN
+        RAISE EXCEPTION 'acquire_lock: lock_key is up to 128 letters, digits and _.:/@-, without who may enter in a URL, lock_ttl 1 s to 1 h' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT o.* INTO r FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
     IF r.id IS NULL THEN
@@ -215,7 +215,7 @@ END $$;
 CREATE FUNCTION moves.note_provider(run uuid, try uuid, provider text, lock_key text, lock_epoch bigint, passed_over jsonb) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN
-    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_epoch < 0
+    IF provider !~ '^[^[:cntrl:]]{1,64}$' OR lock_key !~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' OR lock_key ~ '//[^/]*@' OR lock_epoch < 0
             OR jsonb_typeof(passed_over) IS DISTINCT FROM 'array' OR octet_length(passed_over::text) > 4096
             OR passed_over @? '$[*] ? (@.provider.type() != "string" || @.why.type() != "string" || !exists(@.provider) || !exists(@.why))' THEN
         RAISE EXCEPTION 'note_provider: provider has up to 64 characters, lock_key is one of acquire_lock''s, lock_epoch is not negative, '

@@ -507,13 +507,15 @@ CREATE VIEW api.changeable AS SELECT * FROM api.connectors WHERE may_change WITH
 -- What somebody may give: another scope, owner or type, as connectors_given says. Who may change a connector of somebody else's changes none of these.
 CREATE VIEW api.givable AS SELECT * FROM api.changeable WHERE api.is_superadmin() OR user_id = api.viewer_id() WITH CASCADED CHECK OPTION;
 
--- Since which version of its configuration a connector has its owner, and since which all that says who sees it; no row: since it is there. Its runs of before are
--- for who saw them.
+-- Since which version of its configuration a connector has its owner, and since which all that says who sees it, and since when; no row: since it is there. Its runs, and
+-- what was stored, of before are for who saw them.
 CREATE TABLE connector_handovers (
     connector_id   integer PRIMARY KEY,
     user_id        integer NOT NULL,
     owned_version  bigint NOT NULL,
-    shared_version bigint NOT NULL
+    shared_version bigint NOT NULL,
+    owned_at       timestamptz NOT NULL,
+    shared_at      timestamptz NOT NULL
 );
 -- +goose StatementBegin
 CREATE FUNCTION connectors_given() RETURNS trigger
@@ -526,8 +528,10 @@ BEGIN
     IF (SELECT a.source = 'api' FROM moves.actor() a) AND NOT api.creates(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) THEN
         RAISE EXCEPTION 'connector % becomes nothing that its writer may not add', NEW.id USING ERRCODE = 'with_check_option_violation';
     END IF;
-    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN (NEW.type, NEW.user_id) = (OLD.type, OLD.user_id) THEN 0 ELSE NEW.config_version END, NEW.config_version)
-    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version;
+    INSERT INTO connector_handovers AS h VALUES (NEW.id, NEW.user_id, CASE WHEN NEW.user_id = OLD.user_id THEN 0 ELSE NEW.config_version END, NEW.config_version,
+        CASE WHEN NEW.user_id = OLD.user_id THEN '-infinity' ELSE NEW.updated_at END, NEW.updated_at)
+    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, owned_version = greatest(h.owned_version, EXCLUDED.owned_version), shared_version = EXCLUDED.shared_version,
+        owned_at = greatest(h.owned_at, EXCLUDED.owned_at), shared_at = EXCLUDED.shared_at;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
@@ -570,6 +574,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Since which version of its configuration, and since when, somebody sees what a connector has done; no version: they do not see it. Some minutes before that, as a
+-- transaction that began earlier may have the later version.
+-- +goose StatementBegin
+CREATE FUNCTION api.seen_since(connector integer, OUT version bigint, OUT at timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF api.sees_connector(connector) THEN
+        SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END,
+            CASE WHEN h.user_id = api.viewer_id() THEN h.owned_at ELSE h.shared_at END - interval '10 minutes' INTO version, at
+        FROM connector_handovers h WHERE h.connector_id = connector AND NOT api.is_superadmin();
+        version := coalesce(version, 0);
+        at := coalesce(at, '-infinity');
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- The runs of what somebody sees, and saw then; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
@@ -594,9 +614,10 @@ SELECT
     e.due_before, e.in_flight, e.owner_in_flight, e.owner_cap, e.has_other_owners, e.pending_before, e.fetching, e.dispatched_since, e.publish_error, e.type_publish_error
 FROM connector_evidence e WHERE api.sees_connector(e.id);
 
--- The documents of a connector that somebody sees.
+-- The documents of a connector that somebody sees, and saw when they were stored.
 CREATE VIEW api.documents AS
-SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at FROM documents d WHERE api.sees_connector(d.connector_id);
+SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at, d.config_version FROM documents d
+WHERE d.config_version >= (SELECT s.version FROM api.seen_since(d.connector_id) s);
 
 -- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
 -- index alone.
@@ -613,10 +634,13 @@ $$;
 CREATE FUNCTION api.failed_documents(connector integer, page integer)
     RETURNS TABLE (reason text, documents bigint, all_documents bigint, reasons bigint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    since bigint := (SELECT s.version FROM api.seen_since(connector) s);
 BEGIN
-    IF api.sees_connector(connector) THEN
+    IF since IS NOT NULL THEN
         RETURN QUERY SELECT min(d.error), count(*), (sum(count(*)) OVER ())::bigint, count(*) OVER ()
-            FROM (SELECT l.status, l.error FROM documents l WHERE l.connector_id = connector ORDER BY l.source_id LIMIT 100000) d WHERE d.status = 'failed'
+            FROM (SELECT l.status, l.error, l.config_version FROM documents l WHERE l.connector_id = connector ORDER BY l.source_id LIMIT 100000) d
+            WHERE d.status = 'failed' AND d.config_version >= since
             GROUP BY regexp_replace(left(d.error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
             ORDER BY count(*) DESC, min(d.error) LIMIT page;
     END IF;
@@ -629,8 +653,22 @@ SELECT k.key, l.epoch, CASE WHEN c.id IS NOT NULL THEN l.run_id END AS run_id, c
     (SELECT count(*) FROM (SELECT FROM lock_waiters w WHERE w.key = k.key AND w.expires_at > (SELECT clock_timestamp()) LIMIT 1000) n)::integer AS waiting
 FROM (SELECT h.key FROM resource_locks h UNION SELECT q.key FROM lock_waiters q WHERE q.expires_at > (SELECT clock_timestamp())) k
 LEFT JOIN resource_locks l ON l.key = k.key
-LEFT JOIN connectors c ON c.id = l.connector_id AND api.sees_connector(c.id)
+LEFT JOIN connectors c ON c.id = CASE WHEN api.sees_connector(l.connector_id) THEN l.connector_id END   -- asked of the locks' alone
 WHERE api.is_admin();
+
+-- The keys of a page of locks: the view works out all that it has before it is cut.
+-- +goose StatementBegin
+CREATE FUNCTION api.lock_keys(after text, page integer) RETURNS text[]
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    WITH RECURSIVE waited AS (
+        (SELECT w.key, 1 AS n FROM lock_waiters w WHERE w.key > after AND w.expires_at > (SELECT clock_timestamp()) ORDER BY w.key LIMIT 1)
+        UNION ALL
+        SELECT b.key, o.n + 1 FROM waited o CROSS JOIN LATERAL (SELECT w.key FROM lock_waiters w WHERE w.key > o.key AND w.expires_at > (SELECT clock_timestamp())
+            ORDER BY w.key LIMIT 1) b WHERE o.n < page)
+    SELECT array_agg(k.key) FROM (SELECT a.key FROM ((SELECT h.key FROM resource_locks h WHERE h.key > after ORDER BY h.key LIMIT page) UNION SELECT o.key FROM waited o) a
+        WHERE api.is_admin() ORDER BY a.key LIMIT page) k
+$$;
+-- +goose StatementEnd
 
 -- What owners may have: of oneself, and of everybody of whom nothing else is said (user 0).
 CREATE VIEW api.limits AS
@@ -644,19 +682,32 @@ WHERE api.is_superadmin()
     OR (api.sees(a.type, a.owner_id, a.scope, a.scope_id) AND (a.was_scope IS NULL OR api.sees(a.was_type, a.was_owner_id, a.was_scope, a.was_scope_id))
         AND api.sees_connector(a.connector_id));
 
--- Everybody sees their own tokens.
-CREATE VIEW api.tokens AS
-SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at,
-    least(t.revoked_at, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (t.made_through))) AS revoked_at, t.last_used_at
-FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
-
 -- A number for each role, so that the lesser of two is found.
 -- +goose StatementBegin
 CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;
 -- +goose StatementEnd
 
--- Whose token it is, and what it may do: at most what its owner may, and what those may with whose tokens it was made. No row: there is none of this secret, or
--- it is over, or one that it was made through.
+-- What a token may now, as a role: at most what its owner may, and what those may with whose tokens it was made. Null: it does not count, as it is over, or one that it was
+-- made through, or was made for somebody else through one that may not do that any more: whoever made it may not see what they cannot see.
+-- +goose StatementBegin
+CREATE FUNCTION api.role_now(token integer) RETURNS text
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT CASE WHEN count(*) = max(c.links) AND bool_and(c.owner = c.made_for OR c.least = 3) THEN (ARRAY['user', 'admin', 'superadmin'])[min(c.least)] END
+    FROM (SELECT cardinality(t.made_through) + 1 AS links, a.user_id AS owner, lead(a.user_id, 1, a.user_id) OVER (ORDER BY p.place) AS made_for,
+            min(least(api.rank(a.role), api.rank(u.role))) OVER (ORDER BY p.place) AS least
+        FROM access_tokens t CROSS JOIN unnest(t.made_through || t.id) WITH ORDINALITY p(id, place) JOIN access_tokens a ON a.id = p.id LEFT JOIN users u ON u.user_id = a.user_id
+        WHERE t.id = token AND a.revoked_at IS NULL AND coalesce(a.expires_at > (SELECT clock_timestamp()), true)) c
+$$;
+-- +goose StatementEnd
+
+-- Everybody sees their own tokens.
+CREATE VIEW api.tokens AS
+SELECT t.id, t.user_id, t.name, t.role, t.scopes, t.created_at, t.created_by, t.expires_at,
+    least(t.revoked_at, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (t.made_through))) AS revoked_at, t.last_used_at,
+    coalesce(api.role_now(t.id), '')::text AS role_now
+FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
+
+-- Whose token it is, and what it may do, as role_now says. No row: there is none of this secret, or it does not count.
 -- +goose StatementBegin
 CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integer, OUT user_id integer, OUT role text, OUT scopes text[],
     OUT groups text[], OUT leads text[]) RETURNS SETOF record
@@ -664,17 +715,14 @@ CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integ
 DECLARE
     t      access_tokens;
     moment timestamptz := clock_timestamp();
-    alive  integer;
 BEGIN
     SELECT * INTO t FROM access_tokens k WHERE k.id = token AND k.secret_sha256 = sha256 AND k.revoked_at IS NULL
         AND (k.expires_at IS NULL OR k.expires_at > moment);
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT (ARRAY['user', 'admin', 'superadmin'])[min(least(api.rank(a.role), api.rank(u.role)))], count(*) INTO role, alive
-        FROM access_tokens a LEFT JOIN users u ON u.user_id = a.user_id
-        WHERE a.id = ANY (t.made_through || t.id) AND a.revoked_at IS NULL AND coalesce(a.expires_at > moment, true);
-    IF alive <= cardinality(t.made_through) THEN
+    role := api.role_now(t.id);
+    IF role IS NULL THEN
         RETURN;
     END IF;
     IF coalesce(t.last_used_at < moment - interval '1 hour', true) THEN
@@ -816,6 +864,14 @@ CREATE FUNCTION api.open_runs_through(after uuid, look integer) RETURNS uuid
 $$;
 -- +goose StatementEnd
 
+-- What the places in page tokens are sealed with: all replicas have it.
+-- +goose StatementBegin
+CREATE FUNCTION api.page_key() RETURNS bytea
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT sha256(convert_to('echomind page tokens', 'UTF8') || k.key) FROM audit_key k
+$$;
+-- +goose StatementEnd
+
 -- Begins what is asked with an Idempotency-Key. again: it was done already, and done is what has come of it. A key is a user's, and good for a day; of the last
 -- 10,000, or some more. Whoever asks the same at the same time waits for the one that began.
 -- +goose StatementBegin
@@ -848,13 +904,16 @@ CREATE FUNCTION api.end_request(request_key text, request_done text) RETURNS voi
 $$;
 -- +goose StatementEnd
 
--- Ends a token that the viewer sees. False: it is over already. Null: the viewer sees none.
+-- Ends a token that the viewer sees, and that may no more than the viewer's. False: it is over already. Null: the viewer sees none.
 -- +goose StatementBegin
 CREATE FUNCTION api.revoke_token(token integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM api.tokens t WHERE t.id = token) THEN
         RETURN NULL;
+    END IF;
+    IF EXISTS (SELECT FROM access_tokens t WHERE t.id = token AND (api.rank(api.role_now(t.id)) > api.rank(api.viewer() ->> 'role') OR NOT to_jsonb(t.scopes) <@ (api.viewer() -> 'scopes'))) THEN
+        RAISE EXCEPTION 'a token ends none that may more' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_ends';
     END IF;
     UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE id = token AND revoked_at IS NULL;
     RETURN FOUND;

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -80,8 +81,11 @@ type lockOptions struct{ wait time.Duration }
 // `echomind why` shows it. The run keeps its slot meanwhile; a handler that need not keep it returns the LockedError instead.
 func WaitUpTo(d time.Duration) LockOption { return func(o *lockOptions) { o.wait = d } }
 
+// mayEnter finds who may enter in a URL; moves.acquire_lock has the same.
+var mayEnter = regexp.MustCompile(`//[^/]*@`)
+
 // Acquire gives the run a lock on something that there is little of, such as "ollama:global": nobody else has it until it is freed. The key has up to 128 letters, digits
-// and _.:/@-, beginning with a letter or digit. It returns a LockedError where somebody else has it, at once or after WaitUpTo.
+// and _.:/@-, beginning with a letter or digit. Keys are shown to administrators and kept in the audit, so one with a user or password in a URL is refused. It returns a LockedError where somebody else has it, at once or after WaitUpTo.
 //
 // The worker renews the lock in the background, four times in its ttl, which is one second to one hour: for so long others wait where the worker's machine
 // is gone. It is lost where no renewal is answered in time, where the run is ended from outside or may have lost its lease, and where
@@ -91,6 +95,9 @@ func (r *Run) Acquire(ctx context.Context, key string, ttl time.Duration, how ..
 	var asked lockOptions
 	for _, set := range how {
 		set(&asked)
+	}
+	if mayEnter.MatchString(key) {
+		return nil, errors.New("the key of a lock has a user or password in a URL: name what is locked without them")
 	}
 	if ttl < leastTTL || ttl > mostTTL || asked.wait < 0 || asked.wait > longestLockWait {
 		return nil, fmt.Errorf("lock %q: ttl is %s, must be 1 s to 1 h; WaitUpTo is %s, must be 0 to 1 h", key, ttl, asked.wait)

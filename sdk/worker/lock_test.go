@@ -483,3 +483,22 @@ func (f *fixture) value(name string) string {
 	}
 	return fmt.Sprint(sum)
 }
+
+// A key is shown to administrators and kept in the audit.
+func TestAKeyWithAPasswordInAURLIsNoLocks(t *testing.T) {
+	f := newFixture(t)
+	asked := make(chan [2]error, 1)
+	c := f.triggered()
+	r := f.work(func(ctx context.Context, run *worker.Run) error {
+		_, err := run.Acquire(ctx, "ollama:http://bob:hunter2@gpu.example:11434/", time.Minute)
+		_, without := run.Acquire(ctx, "ollama:http://gpu.example:11434/", time.Minute)
+		asked <- [2]error{err, without}
+		return err
+	})
+	answers := await(t, "the answers", asked)
+	require.ErrorContains(t, answers[0], "has a user or password in a URL")
+	require.NotContains(t, answers[0].Error(), "hunter2")
+	require.NoError(t, answers[1])
+	f.settled(c)
+	require.NoError(t, r.stop())
+}

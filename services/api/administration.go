@@ -41,12 +41,17 @@ type LockPage struct {
 }
 
 func (a *API) listLocks(ctx context.Context, in *Paging) (*LockPage, error) {
-	p, out := dbgen.ListLocksParams{Page: in.most() + 1}, &LockPage{}
-	if err := place(in.PageToken, "locks", &p.After); err != nil {
+	p, out := dbgen.LockKeysParams{Page: in.most() + 1}, &LockPage{}
+	next, err := a.place(ctx, in.PageToken, "locks", &p.After)
+	if err != nil {
 		return nil, err
 	}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListLocks(ctx, p)
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		keys, err := q.LockKeys(ctx, p)
+		if err != nil {
+			return err
+		}
+		found, err := q.ListLocks(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -59,7 +64,7 @@ func (a *API) listLocks(ctx context.Context, in *Paging) (*LockPage, error) {
 			}
 		}
 		if more {
-			out.Body.NextPageToken = pageToken("locks", found[len(found)-1].Key)
+			out.Body.NextPageToken = next(found[len(found)-1].Key)
 		}
 		return nil
 	})
@@ -129,10 +134,14 @@ type LimitPage struct {
 
 func (a *API) listLimits(ctx context.Context, in *Paging) (*LimitPage, error) {
 	p, out := dbgen.ListLimitsParams{After: -1, Page: in.most() + 1}, &LimitPage{}
-	if err := place(in.PageToken, "limits", &p.After); err != nil {
+	if who := requestOf(ctx); !who.Role.AtLeast(identity.Superadmin) {
+		p.Users = []int32{0, who.UserID} // so that nobody else's are read
+	}
+	next, err := a.place(ctx, in.PageToken, "limits", &p.After)
+	if err != nil {
 		return nil, err
 	}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		found, err := q.ListLimits(ctx, p)
 		if err != nil {
 			return err
@@ -143,7 +152,7 @@ func (a *API) listLimits(ctx context.Context, in *Paging) (*LimitPage, error) {
 			out.Body.Limits[i] = Limit(l)
 		}
 		if more {
-			out.Body.NextPageToken = pageToken("limits", found[len(found)-1].UserID)
+			out.Body.NextPageToken = next(found[len(found)-1].UserID)
 		}
 		return nil
 	})

@@ -45,6 +45,7 @@ type API struct {
 	config    Config
 	pool      *pgxpool.Pool
 	ring      *secret.Ring
+	places    places
 	limiter   *limiter
 	strangers strangers
 	proxies   proxies

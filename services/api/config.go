@@ -31,7 +31,7 @@ type Config struct {
 	Burst float64 `env:"API_BURST" envDefault:"100"`
 	// RequestSeconds is how long a request may take, in seconds.
 	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
-	// MaxConnections bounds the connections that are open at once; more are closed.
+	// MaxConnections bounds the connections that are open at once. Beyond it the one that is idle for longest is closed, of the network that holds most.
 	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
 	// TrustedProxies are the networks of the proxies in front of the API, such as 10.1.0.0/16, separated by commas. From these alone
 	// X-Forwarded-For is believed, as far as they wrote it: the last address in it that is none of theirs is where a request comes

@@ -92,12 +92,13 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 	p := dbgen.ListConnectorsParams{
 		Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID),
 	}
-	if err := place(in.PageToken, in.ConnectorFilter, &p.After); err != nil {
+	next, err := a.place(ctx, in.PageToken, in.ConnectorFilter, &p.After)
+	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiConnector
 	out := &ConnectorPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		further, err := bound(ctx, q, &p)
 		if err != nil {
 			return err
@@ -114,9 +115,9 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		}
 		switch {
 		case more:
-			out.Body.NextPageToken = pageToken(in.ConnectorFilter, found[len(found)-1].ID)
+			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		case further:
-			out.Body.NextPageToken = pageToken(in.ConnectorFilter, p.Through)
+			out.Body.NextPageToken = next(p.Through)
 		}
 		return nil
 	})

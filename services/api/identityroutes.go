@@ -88,6 +88,7 @@ type Token struct {
 	UserID     int32      `json:"user_id"`
 	Name       string     `json:"name"`
 	Role       string     `json:"role" enum:"user,admin,superadmin"`
+	RoleNow    *string    `json:"role_now" doc:"What it counts as now. Null: it does not, as it is over, or somebody made it for another who may not do that any more."`
 	Scopes     []string   `json:"scopes"`
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
@@ -98,7 +99,7 @@ type Token struct {
 
 func viewToken(t dbgen.ApiToken) Token {
 	return Token{
-		ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
+		ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, RoleNow: given(t.RoleNow), Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
 		ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
 	}
 }
@@ -124,11 +125,15 @@ type TokenPage struct {
 
 func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error) {
 	p := dbgen.ListTokensParams{UserID: given(int32(in.UserID)), Page: in.most() + 1}
-	if err := place(in.PageToken, in.TokenFilter, &p.After); err != nil {
+	if who := requestOf(ctx); p.UserID == nil && !who.Role.AtLeast(identity.Superadmin) {
+		p.UserID = &who.UserID // so that nobody else's are read
+	}
+	next, err := a.place(ctx, in.PageToken, in.TokenFilter, &p.After)
+	if err != nil {
 		return nil, err
 	}
 	out := &TokenPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		found, err := q.ListTokens(ctx, p)
 		if err != nil {
 			return err
@@ -139,7 +144,7 @@ func (a *API) listTokens(ctx context.Context, in *TokenList) (*TokenPage, error)
 			out.Body.Tokens[i] = viewToken(t)
 		}
 		if more {
-			out.Body.NextPageToken = pageToken(in.TokenFilter, found[len(found)-1].ID)
+			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		}
 		return nil
 	})
@@ -274,12 +279,13 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		return nil, problem.Forbidden("The whole audit is for superadmins.", "Ask for that of a connector that you see, with connector_id.")
 	}
 	p := dbgen.ListAuditParams{Before: 1 << 62, ConnectorID: given(int32(in.ConnectorID))}
-	if err := place(in.PageToken, in.AuditFilter, &p.Before); err != nil {
+	next, err := a.place(ctx, in.PageToken, in.AuditFilter, &p.Before)
+	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiAudit
 	out := &AuditPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		further, err := boundAudit(ctx, q, &p)
 		if err != nil {
 			return err
@@ -296,9 +302,9 @@ func (a *API) listAudit(ctx context.Context, in *AuditList) (*AuditPage, error) 
 		}
 		switch {
 		case more:
-			out.Body.NextPageToken = pageToken(in.AuditFilter, found[len(found)-1].ID)
+			out.Body.NextPageToken = next(found[len(found)-1].ID)
 		case further:
-			out.Body.NextPageToken = pageToken(in.AuditFilter, p.Since+1)
+			out.Body.NextPageToken = next(p.Since + 1)
 		}
 		return nil
 	})

@@ -158,15 +158,21 @@ type DocumentPage struct {
 func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPage, error) {
 	filter, out := []any{in.number(), in.DocumentFilter}, &DocumentPage{}
 	p := dbgen.ListDocumentsParams{ConnectorID: in.number(), Status: given(in.Status)}
-	if err := place(in.PageToken, filter, &p.After); err != nil {
+	next, err := a.place(ctx, in.PageToken, filter, &p.After)
+	if err != nil {
 		return nil, err
 	}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if err := isSeen(ctx, q, in.number()); err != nil {
+	var found []dbgen.ApiDocument
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		since, err := q.SeenSince(ctx, in.number())
+		if errors.Is(err, pgx.ErrNoRows) {
+			return problem.NotFound(fmt.Sprintf("connector %d", in.number()))
+		}
+		if err != nil {
 			return err
 		}
-		p.Through = nil
-		if p.Status != nil {
+		p.Since, p.Through = since, nil
+		if p.Status != nil || since > 0 {
 			through, err := q.DocumentsThrough(ctx, dbgen.DocumentsThroughParams{ConnectorID: in.number(), After: p.After, Look: lookdown})
 			if err == nil {
 				p.Through = &through
@@ -174,9 +180,16 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 				return err
 			}
 		}
-		size := func(d dbgen.ApiDocument) int { return len(d.SourceID) + len(d.Title) + len(d.Url) }
+		size := func(d dbgen.ApiDocument) int {
+			n := len(d.SourceID) + len(d.Title) + len(d.Url)
+			if d.Error != nil {
+				n += len(*d.Error)
+			}
+			return n
+		}
 		page := p
-		found, more, err := filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiDocument) ([]dbgen.ApiDocument, error) {
+		var more bool
+		found, more, err = filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiDocument) ([]dbgen.ApiDocument, error) {
 			if page.Page = rows; behind != nil {
 				page.After = behind.SourceID
 			}
@@ -185,21 +198,21 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		if err != nil {
 			return err
 		}
-		out.Body.Documents, out.Body.NextPageToken = make([]Document, len(found)), nil
-		for i, d := range found {
-			out.Body.Documents[i] = Document{
-				SourceID: shown(d.SourceID), Title: secret.Text(d.Title), URL: shown(d.Url), MediaType: d.MediaType, Status: d.Status,
-				Error: shownText(d.Error), Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
-			}
-		}
 		switch {
 		case more:
-			out.Body.NextPageToken = pageToken(filter, found[len(found)-1].SourceID)
+			out.Body.NextPageToken = next(found[len(found)-1].SourceID)
 		case p.Through != nil:
-			out.Body.NextPageToken = pageToken(filter, *p.Through)
+			out.Body.NextPageToken = next(*p.Through)
 		}
 		return nil
 	})
+	out.Body.Documents = make([]Document, len(found))
+	for i, d := range found { // masked once the connection is given back
+		out.Body.Documents[i] = Document{
+			SourceID: shown(d.SourceID), Title: secret.Text(d.Title), URL: shown(d.Url), MediaType: d.MediaType, Status: d.Status,
+			Error: shownText(d.Error), Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
+		}
+	}
 	return out, err
 }
 

@@ -143,6 +143,27 @@ func TestDocumentsComeInPagesAndFailedOnesByReason(t *testing.T) {
 	require.Equal(t, map[string]any{"reason": "too large", "documents": 25.0}, failed["reasons"].([]any)[1])
 }
 
+// Errors are texts of whoever stores, as long as they like.
+func TestAPageOfLongErrorsIsShortAndHasANext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	w.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) SELECT $1, to_char(n, '000'), 'failed', repeat('a=b:c@d ', 7500), 1 FROM generate_series(1, 5) n`, c.id)
+	seen := 0
+	for token := ""; ; {
+		page := me.get(fmt.Sprintf("/connectors/%d/documents?page_token=%s", c.id, token))
+		require.LessOrEqual(t, len(page["documents"].([]any)), 2)
+		seen += len(page["documents"].([]any))
+		next, more := page["next_page_token"].(string)
+		if !more {
+			break
+		}
+		token = next
+	}
+	require.Equal(t, 5, seen)
+}
+
 func TestAPreviewShowsWhatAScheduleDoesAndWhatAnotherWould(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

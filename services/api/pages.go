@@ -1,10 +1,18 @@
 package api
 
 import (
-	"crypto/sha256"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
@@ -24,47 +32,63 @@ func (p LongPaging) most() int32 { return int32(p.PageSize) }
 
 func (p Paging) most() int32 { return int32(p.PageSize) }
 
-// cursor is where a page begins, and for which filter.
-type cursor struct {
-	Filter []byte          `json:"f"`
-	Place  json.RawMessage `json:"p"`
+// places is the key that page tokens are sealed with: a place may be a name that the page masks, or a number of what is others'.
+type places struct{ key atomic.Pointer[cipher.AEAD] }
+
+// sealer asks the database for the key, which all replicas have, the first time that it is needed.
+func (p *places) sealer(ctx context.Context, pool *pgxpool.Pool) (cipher.AEAD, error) {
+	if known := p.key.Load(); known != nil {
+		return *known, nil
+	}
+	key, err := deadline.Get(ctx, "api.page_key", queryTimeout, dbgen.New(pool).PageKey)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	p.key.Store(&aead)
+	return aead, nil
 }
 
-func filterHash(filter any) []byte {
-	text, err := json.Marshal(filter)
+// place reads a page token into a place, which stays as it is where there is none. next makes the token of the next page, of the same filter.
+func (a *API) place(ctx context.Context, token string, filter, into any) (next func(place any) *string, err error) {
+	aead, err := a.places.sealer(ctx, a.pool)
 	if err != nil {
-		panic(err) // filters are plain values
+		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	return sum[:12]
-}
-
-// pageToken is the place of the next page of a list with this filter.
-func pageToken(filter, place any) *string {
-	at, err := json.Marshal(place)
+	bound, err := json.Marshal(filter)
 	if err != nil {
-		panic(err) // places are plain values
+		return nil, err
 	}
-	text, err := json.Marshal(cursor{filterHash(filter), at})
-	if err != nil {
-		panic(err)
+	next = func(place any) *string {
+		at, err := json.Marshal(place)
+		if err != nil {
+			panic(err) // places are plain values
+		}
+		nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(at)+aead.Overhead())
+		_, _ = rand.Read(nonce) // it never fails
+		token := base64.RawURLEncoding.EncodeToString(aead.Seal(nonce, nonce, at, bound))
+		return &token
 	}
-	token := base64.RawURLEncoding.EncodeToString(text)
-	return &token
-}
-
-// place reads a page token into a place, which stays as it is where there is none.
-func place(token string, filter, into any) error {
 	if token == "" {
-		return nil
+		return next, nil
 	}
 	wrong := problem.Invalid("query.page_token", "must be the next_page_token of an earlier page, with the same filter")
-	text, err := base64.RawURLEncoding.DecodeString(token)
-	var c cursor
-	if err != nil || json.Unmarshal(text, &c) != nil || string(c.Filter) != string(filterHash(filter)) || json.Unmarshal(c.Place, into) != nil {
-		return wrong
+	sealed, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(sealed) < aead.NonceSize() {
+		return nil, wrong
 	}
-	return nil
+	at, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], bound)
+	if err != nil || json.Unmarshal(at, into) != nil {
+		return nil, wrong
+	}
+	return next, nil
 }
 
 const (

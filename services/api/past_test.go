@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,9 @@ func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
 	run()
 	sees(owner, 0, 1, 2)
 	sees(other, 1, 2)
+	change(map[string]any{"type": "file"})
+	sees(owner, 0, 1, 2)
+	sees(other)
 	change(map[string]any{"user_id": 7})
 	run()
 	sees(owner, 3)
@@ -84,6 +88,40 @@ func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
 	sees(super, 0, 1, 2, 3)
 	w.exec(`DELETE FROM connectors`)
 	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
+}
+
+// Nor do its status, its failure or its documents tell whoever has it now, or sees it now, what they were before.
+func TestWhatAConnectorSaidBeforeAHandoverIsForWhoSawItThen(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]map[string]any{
+		"given":  {"user_id": 8, "config": map[string]any{"url": "https://other.example/"}},
+		"opened": {"scope": "org", "config": map[string]any{"url": "https://other.example/"}},
+	} {
+		w := newWorld(t)
+		owner, other, super := w.as(7, identity.User), w.as(8, identity.User), w.as(1, identity.Superadmin)
+		c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+		try := movestest.PickUp(w, w.conn, c.id, c.run, time.Minute)
+		w.exec(`SELECT moves.fail($1, $2, 'transient', 'cannot read https://private.example/salaries')`, try.Run, try.ID)
+		w.exec(`INSERT INTO documents (connector_id, source_id, url, title, status, error, config_version)
+			SELECT c.id, 'salaries ' || n, '', 'salaries', 'failed', 'cannot read salaries', c.config_version FROM connectors c, generate_series(1, 5) n`)
+		path := fmt.Sprintf("/connectors/%d", c.id)
+		paths := []string{"", "/status", "/why", "/documents", "/documents?status=failed", "/documents/failed", "/runs"}
+		for _, p := range paths {
+			require.Contains(t, fmt.Sprint(owner.get(path+p)), "salaries", p)
+		}
+		require.Equal(t, 200, super.do("PATCH", path, change, "If-Match", "*").status)
+		for _, p := range paths {
+			require.NotContains(t, fmt.Sprint(other.get(path+p)), "salaries", "%s: %s", name, p)
+		}
+		require.EqualValues(t, 0, other.get(path + "/documents/failed")["documents"])
+		require.Len(t, super.get(path + "/documents")["documents"], 5)
+		if name == "opened" {
+			require.Len(t, owner.get(path + "/documents")["documents"], 5)
+		}
+		w.exec(`UPDATE documents d SET title = 'of now', error = 'of now', config_version = c.config_version FROM connectors c WHERE d.source_id = 'salaries 3'`)
+		require.Len(t, other.get(path + "/documents?page_size=1")["documents"], 1)
+		require.EqualValues(t, 1, other.get(path + "/documents/failed")["documents"])
+	}
 }
 
 // A long private past holds nobody up: a page of it is empty, and has a next.

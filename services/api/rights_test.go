@@ -234,6 +234,62 @@ func TestATokenMakesNoneThatMayMore(t *testing.T) {
 	require.NotEmpty(t, w.as(1, identity.Superadmin).get("/audit")["entries"])
 }
 
+// What somebody may not see any more they do not see by a token either that they made for whom it belongs to while they might.
+func TestATokenForSomebodyElseCountsWhileItsMakerIsASuperadmin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super, other := w.as(1, identity.Superadmin), w.as(2, identity.Superadmin)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id) VALUES ('private of 8', 'web', 8) RETURNING id`)
+	path := fmt.Sprintf("/connectors/%d", id)
+	makes := func(by caller, body map[string]any) caller {
+		body["scopes"] = []string{"read", "write"}
+		made := by.do("POST", "/tokens", body)
+		require.Equal(t, 201, made.status, made.text)
+		return caller{w, made.body["token"].(string)}
+	}
+	forOther := makes(super, map[string]any{"user_id": 8})
+	child, own, others := makes(forOther, map[string]any{}), makes(super, map[string]any{"name": "own"}), makes(other, map[string]any{"user_id": 8})
+	for _, c := range []caller{forOther, child, others} {
+		require.Equal(t, 200, c.do("GET", path, nil).status)
+	}
+	counting := func() (all []any) {
+		for _, made := range other.get("/tokens")["tokens"].([]any) {
+			all = append(all, made.(map[string]any)["role_now"])
+		}
+		return all
+	}
+	require.Equal(t, []any{"superadmin", "superadmin", "user", "user", "user", "user"}, counting())
+	w.exec(`INSERT INTO users VALUES (1, 'user')`) // demoted
+	super.refused(404, "not-found", super.do("GET", path, nil))
+	for _, c := range []caller{forOther, child} {
+		c.refused(401, "unauthenticated", c.do("GET", path, nil))
+		c.refused(401, "unauthenticated", c.do("DELETE", path, nil, "If-Match", "*"))
+	}
+	require.Equal(t, "user", own.get("/me")["role"])
+	require.Equal(t, 200, others.do("GET", path, nil).status)
+	require.Equal(t, []any{"user", "superadmin", nil, nil, "user", "user"}, counting())
+	w.exec(`UPDATE users SET role = 'superadmin'`)
+	require.Equal(t, 200, child.do("GET", path, nil).status)
+}
+
+// Whoever finds somebody's least token locks them out of nothing.
+func TestATokenEndsNoneThatMayMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all, plain, narrow := w.as(1, identity.Superadmin), w.as(1, identity.User), w.as(1, identity.User, identity.Write)
+	of := func(c caller) string { return fmt.Sprintf("/tokens/%v/revoke", c.get("/me")["token_id"]) }
+	alls, plains, narrows := of(all), of(plain), fmt.Sprintf("/tokens/%d/revoke", one[int](w, `SELECT max(id) FROM access_tokens`))
+	narrow.refused(403, "forbidden", narrow.do("POST", alls, nil))
+	narrow.refused(403, "forbidden", narrow.do("POST", plains, nil))
+	plain.refused(403, "forbidden", plain.do("POST", alls, nil))
+	require.EqualValues(t, 1, all.get("/me")["user_id"])
+	require.Equal(t, 200, all.do("POST", plains, nil).status)
+	require.Equal(t, 200, narrow.do("POST", narrows, nil).status)
+	narrow.refused(401, "unauthenticated", narrow.do("POST", narrows, nil))
+	w.exec(`INSERT INTO users VALUES (1, 'user')`) // what it may now counts
+	require.Equal(t, 200, w.as(1, identity.User).do("POST", alls, nil).status)
+}
+
 // A number of 33 bits names nothing, and not what its lower 32 bits name.
 func TestANumberThatIsTooLargeNamesNothing(t *testing.T) {
 	t.Parallel()

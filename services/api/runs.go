@@ -129,12 +129,13 @@ type ConnectorRuns struct {
 func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, error) {
 	filter := []any{in.number(), in.Status}
 	at := runPlace{At: beginning}
-	if err := place(in.PageToken, filter, &at); err != nil {
+	next, err := a.place(ctx, in.PageToken, filter, &at)
+	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiRun
 	out := &RunPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
 			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
@@ -151,7 +152,7 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		}
 		if more {
 			last := found[len(found)-1]
-			out.Body.NextPageToken = pageToken(filter, runPlace{At: last.StartedAt, ID: last.ID})
+			out.Body.NextPageToken = next(runPlace{At: last.StartedAt, ID: last.ID})
 		}
 		return nil
 	})
@@ -189,18 +190,19 @@ type RunList struct {
 
 func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 	at := runPlace{}
-	if err := place(in.PageToken, in.RunFilter, &at); err != nil {
+	next, err := a.place(ctx, in.PageToken, in.RunFilter, &at)
+	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiRun
-	var next *runPlace
+	var behind *runPlace
 	out := &RunPage{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		found, next, err = pageOfRuns(ctx, q, in, at)
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		found, behind, err = pageOfRuns(ctx, q, in, at)
 		return err
 	})
-	if next != nil {
-		out.Body.NextPageToken = pageToken(in.RunFilter, *next)
+	if behind != nil {
+		out.Body.NextPageToken = next(*behind)
 	}
 	out.add(found)
 	return out, err

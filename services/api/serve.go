@@ -195,12 +195,13 @@ func (a *API) serve(ctx context.Context, started func(string)) error {
 	if started != nil {
 		started(listener.Addr().String())
 	}
+	places := bounded(listener, a.config.MaxConnections)
 	server := &http.Server{
-		Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: a.config.requestTimeout() + 15*time.Second,
+		ConnState: places.note, Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: a.config.requestTimeout() + 15*time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(bounded(listener, a.config.MaxConnections)) }()
+	go func() { served <- server.Serve(places) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve the API: %w", err)

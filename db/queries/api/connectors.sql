@@ -19,6 +19,10 @@ SELECT * FROM api.connectors WHERE id = @id;
 -- name: SeesConnector :one
 SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
 
+-- name: SeenSince :one
+-- Since which version of a connector's configuration the viewer sees what it has done. No row: they do not see it.
+SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.version IS NOT NULL;
+
 -- name: LockConnector :one
 -- No row: there is none, or it is not for who asks to change.
 SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;

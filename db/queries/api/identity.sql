@@ -12,6 +12,9 @@ FROM api.sign_in(@issuer::text, @subject::text, sqlc.narg('named')::integer, sql
 SELECT set_config('echomind.request', @request::text, true), set_config('echomind.groups', @groups::text, true),
     set_config('echomind.change_groups', @change_groups::text, true), set_config('echomind.create_groups', @create_groups::text, true);
 
+-- name: PageKey :one
+SELECT api.page_key()::bytea AS key;
+
 -- name: ListTokens :many
 SELECT * FROM api.tokens
 WHERE id > @after AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))

@@ -13,6 +13,7 @@ LIMIT @page::integer;
 
 -- name: SeenPast :many
 SELECT status, reason, error_message, missed_count, completed_at, waits_until, total, stored, trigger FROM api.runs WHERE connector_id = @connector_id
+    AND started_at >= (SELECT s.at FROM api.seen_since(@connector_id) s)
 ORDER BY started_at DESC, id
 LIMIT @page::integer;
 

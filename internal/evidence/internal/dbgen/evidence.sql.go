@@ -263,6 +263,7 @@ func (q *Queries) SeenEvidence(ctx context.Context, id int32) (ApiEvidence, erro
 
 const seenPast = `-- name: SeenPast :many
 SELECT status, reason, error_message, missed_count, completed_at, waits_until, total, stored, trigger FROM api.runs WHERE connector_id = $1
+    AND started_at >= (SELECT s.at FROM api.seen_since($1) s)
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `

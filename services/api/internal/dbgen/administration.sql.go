@@ -11,16 +11,18 @@ import (
 )
 
 const listLimits = `-- name: ListLimits :many
-SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.limits WHERE user_id > $1::integer ORDER BY user_id LIMIT $2::integer
+SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.limits WHERE user_id > $1::integer AND ($2::integer[] IS NULL OR user_id = ANY ($2::integer[])) ORDER BY user_id LIMIT $3::integer
 `
 
 type ListLimitsParams struct {
 	After int32
+	Users []int32
 	Page  int32
 }
 
+// users: of whom the viewer sees any; null: of everybody.
 func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]ApiLimit, error) {
-	rows, err := q.db.Query(ctx, listLimits, arg.After, arg.Page)
+	rows, err := q.db.Query(ctx, listLimits, arg.After, arg.Users, arg.Page)
 	if err != nil {
 		return nil, err
 	}
@@ -46,16 +48,11 @@ func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]ApiLi
 }
 
 const listLocks = `-- name: ListLocks :many
-SELECT key, epoch, run_id, connector_id, connector_name, acquired_at, expires_at, waiting FROM api.locks WHERE key > $1::text ORDER BY key LIMIT $2::integer
+SELECT key, epoch, run_id, connector_id, connector_name, acquired_at, expires_at, waiting FROM api.locks WHERE key = ANY ($1::text[]) ORDER BY key
 `
 
-type ListLocksParams struct {
-	After string
-	Page  int32
-}
-
-func (q *Queries) ListLocks(ctx context.Context, arg ListLocksParams) ([]ApiLock, error) {
-	rows, err := q.db.Query(ctx, listLocks, arg.After, arg.Page)
+func (q *Queries) ListLocks(ctx context.Context, keys []string) ([]ApiLock, error) {
+	rows, err := q.db.Query(ctx, listLocks, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +78,22 @@ func (q *Queries) ListLocks(ctx context.Context, arg ListLocksParams) ([]ApiLock
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockKeys = `-- name: LockKeys :one
+SELECT coalesce(api.lock_keys($1::text, $2::integer), '{}')::text[] AS keys
+`
+
+type LockKeysParams struct {
+	After string
+	Page  int32
+}
+
+func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) ([]string, error) {
+	row := q.db.QueryRow(ctx, lockKeys, arg.After, arg.Page)
+	var keys []string
+	err := row.Scan(&keys)
+	return keys, err
 }
 
 const releaseLock = `-- name: ReleaseLock :many

@@ -28,25 +28,27 @@ func (q *Queries) DocumentsThrough(ctx context.Context, arg DocumentsThroughPara
 }
 
 const listDocuments = `-- name: ListDocuments :many
-SELECT connector_id, source_id, title, url, media_type, status, error, chunk_count, updated_at FROM api.documents
-WHERE connector_id = $1 AND source_id > $2::text AND ($3::text IS NULL OR source_id <= $3)
-    AND ($4::text IS NULL OR status = $4)
+SELECT connector_id, source_id, title, url, media_type, status, error, chunk_count, updated_at, config_version FROM api.documents
+WHERE connector_id = $1 AND config_version >= $2::bigint AND source_id > $3::text AND ($4::text IS NULL OR source_id <= $4)
+    AND ($5::text IS NULL OR status = $5)
 ORDER BY source_id
-LIMIT $5::integer
+LIMIT $6::integer
 `
 
 type ListDocumentsParams struct {
 	ConnectorID int32
+	Since       int64
 	After       string
 	Through     *string
 	Status      *string
 	Page        int32
 }
 
-// A page of a connector's documents by their names, up to one that DocumentsThrough says; null: to the last.
+// A page of a connector's documents by their names, up to one that DocumentsThrough says; null: to the last. since is what SeenSince says.
 func (q *Queries) ListDocuments(ctx context.Context, arg ListDocumentsParams) ([]ApiDocument, error) {
 	rows, err := q.db.Query(ctx, listDocuments,
 		arg.ConnectorID,
+		arg.Since,
 		arg.After,
 		arg.Through,
 		arg.Status,
@@ -69,6 +71,7 @@ func (q *Queries) ListDocuments(ctx context.Context, arg ListDocumentsParams) ([
 			&i.Error,
 			&i.ChunkCount,
 			&i.UpdatedAt,
+			&i.ConfigVersion,
 		); err != nil {
 			return nil, err
 		}

@@ -124,7 +124,7 @@ func (q *Queries) EndRequest(ctx context.Context, arg EndRequestParams) error {
 }
 
 const getToken = `-- name: GetToken :one
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api.tokens WHERE id = $1
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens WHERE id = $1
 `
 
 func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
@@ -141,6 +141,7 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 		&i.ExpiresAt,
 		&i.RevokedAt,
 		&i.LastUsedAt,
+		&i.RoleNow,
 	)
 	return i, err
 }
@@ -209,7 +210,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudi
 }
 
 const listTokens = `-- name: ListTokens :many
-SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM api.tokens
+SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens
 WHERE id > $1 AND ($2::integer IS NULL OR user_id = $2)
 ORDER BY id LIMIT $3::integer
 `
@@ -240,6 +241,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 			&i.ExpiresAt,
 			&i.RevokedAt,
 			&i.LastUsedAt,
+			&i.RoleNow,
 		); err != nil {
 			return nil, err
 		}
@@ -278,6 +280,17 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const pageKey = `-- name: PageKey :one
+SELECT api.page_key()::bytea AS key
+`
+
+func (q *Queries) PageKey(ctx context.Context) ([]byte, error) {
+	row := q.db.QueryRow(ctx, pageKey)
+	var key []byte
+	err := row.Scan(&key)
+	return key, err
 }
 
 const revokeToken = `-- name: RevokeToken :one

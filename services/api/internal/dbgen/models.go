@@ -144,15 +144,16 @@ type ApiConnector struct {
 }
 
 type ApiDocument struct {
-	ConnectorID int32
-	SourceID    string
-	Title       string
-	Url         string
-	MediaType   string
-	Status      string
-	Error       *string
-	ChunkCount  int32
-	UpdatedAt   time.Time
+	ConnectorID   int32
+	SourceID      string
+	Title         string
+	Url           string
+	MediaType     string
+	Status        string
+	Error         *string
+	ChunkCount    int32
+	UpdatedAt     time.Time
+	ConfigVersion int64
 }
 
 type ApiLimit struct {
@@ -225,6 +226,7 @@ type ApiToken struct {
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
+	RoleNow    string
 }
 
 type ConnectorType struct {

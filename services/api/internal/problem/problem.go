@@ -202,6 +202,8 @@ func Of(err error) *Problem {
 		return Forbidden("You may not make it that.", "Ask somebody who may, or leave user_id, scope, scope_id and type as they are.")
 	case pg.ConstraintName == "access_tokens_rights":
 		return Forbidden("A token has at most the rights of its owner and of who makes it.", "Ask for a role and scopes that both have.")
+	case pg.ConstraintName == "access_tokens_ends":
+		return Forbidden("A token ends none that may more than it.", "Use one with its role and scopes, or ask a superadmin.")
 	case pg.ConstraintName == "connectors_trigger_disabled":
 		return Conflict("The connector is disabled.", "Enable it first.")
 	}
