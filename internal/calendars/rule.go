@@ -154,7 +154,9 @@ func (r *rule) follow(steps *int) error {
 }
 
 // listed is how many months and days it lists: each day is compared with as many.
-func (r *rule) listed() int { return len(r.months) + len(r.monthDays) + len(r.weekDays) + len(r.positions) }
+func (r *rule) listed() int {
+	return len(r.months) + len(r.monthDays) + len(r.weekDays) + len(r.positions)
+}
 
 // perYear is how often at most it begins in a year.
 func (r *rule) perYear() int {
