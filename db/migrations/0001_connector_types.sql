@@ -136,6 +136,9 @@ BEGIN
     ELSE
         -- With the time: a replica that takes over without the last commits counts from before.
         NEW.version := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint * 1000 + nextval('calendar_versions_made') % 1000;
+        IF TG_OP = 'UPDATE' THEN
+            NEW.version := greatest(NEW.version, OLD.version + 1);
+        END IF;
     END IF;
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO calendar_versions (version, name, time_zone, entries) VALUES (OLD.version, OLD.name, OLD.time_zone, OLD.entries);
