@@ -18,7 +18,7 @@ const (
 	// mostChanges is how many changes of a calendar are looked at behind each other; slots before them are too old to be decided by it.
 	mostChanges = 400
 	// mostClosed is how many times that a calendar closes are passed for the next slot, mostYears how far it may be.
-	mostClosed = 5000
+	mostClosed = 1500
 	mostYears  = 12
 )
 
