@@ -35,6 +35,7 @@ const (
 	mostSteps  = 1_000_000 // days, times what the rule lists
 	mostKept   = 40_000    // stretches of the years that are kept worked out, 1 MB
 	mostAhead  = 12        // years in which a time is looked for
+	mostPassed = 5000      // stretches that are passed for it
 	mostBehind = 30
 )
 
@@ -65,7 +66,7 @@ type Calendar struct {
 	years map[int][]stretch
 	kept  int // stretches in years
 	// whole are the years of which the calendar has all, or nothing; they are known for longer than what they are called.
-	whole map[int]bool
+	whole map[int]whole
 }
 
 // entry is an Entry that was read.
@@ -102,7 +103,7 @@ func Of(timeZone string, all []Entry) (*Calendar, error) {
 	if len(all) > MaxEntries {
 		return nil, fmt.Errorf("%w: it has %d entries; at most %d may be", ErrCalendar, len(all), MaxEntries)
 	}
-	c := &Calendar{entries: make([]entry, len(all)), names: []string{""}, years: map[int][]stretch{}, whole: map[int]bool{}}
+	c := &Calendar{entries: make([]entry, len(all)), names: []string{""}, years: map[int][]stretch{}, whole: map[int]whole{}}
 	for _, e := range all {
 		c.names = append(c.names, e.Name)
 	}

@@ -84,18 +84,26 @@ func (c *Calendar) year(year int) []stretch {
 		}
 		c.years[year] = all
 		if !slices.ContainsFunc(all, func(s stretch) bool { return s.on != all[0].on }) {
-			c.whole[year] = all[0].on
+			c.whole[year] = whole{all[0].on, len(all)}
 		}
 	}
 	return all
 }
 
-// isWhole says whether all of a year is known to be on the calendar, or nothing of it.
-func (c *Calendar) isWhole(year int, on bool) bool {
+// whole is what a calendar says of all of a year, in so many stretches.
+type whole struct {
+	on        bool
+	stretches int
+}
+
+// wholly is in how many stretches all of a year is known to be on the calendar, or nothing of it; else 0.
+func (c *Calendar) wholly(year int, on bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	said, known := c.whole[year]
-	return known && said == on
+	if w, known := c.whole[year]; known && w.on == on {
+		return w.stretches
+	}
+	return 0
 }
 
 // Kept is how many stretches of time are kept worked out, of 24 bytes each.
@@ -246,14 +254,17 @@ func reversed(all []time.Time) []time.Time {
 	return all
 }
 
-// Begins is the first time, at a moment or behind it, that the calendar has, or has not; both are zero where none is within years.
+// Begins is the first time, at a moment or behind it, that the calendar has, or has not; both are zero where none is within years, or
+// behind too many stretches that say otherwise.
 func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
-	first, second := moment.UTC().Year(), moment.Unix()
-	for year := first; year <= first+mostAhead; year++ {
-		if c.isWhole(year, !on) {
+	first, second, passed := moment.UTC().Year(), moment.Unix(), 0
+	for year := first; year <= first+mostAhead && passed <= mostPassed; year++ {
+		if n := c.wholly(year, !on); n > 0 {
+			passed += n
 			continue
 		}
-		for _, s := range c.year(year) {
+		all := c.year(year)
+		for _, s := range all {
 			if s.on != on || s.until <= second {
 				continue
 			}
@@ -263,6 +274,7 @@ func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
 			_, _, until = c.At(from)
 			return from, until
 		}
+		passed += len(all)
 	}
 	return time.Time{}, time.Time{}
 }
