@@ -1,8 +1,13 @@
 package db_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/identity"
 )
 
 // Whoever signs in, known or not, and however many others do, on statistics and plans of a quiet time.
@@ -29,5 +34,34 @@ func TestASignInReadsWhatIsTheirs(t *testing.T) {
 		} else {
 			t.Logf("%s reads %d buffers", name, read)
 		}
+	}
+}
+
+// A request that has begun before its user was removed makes no token; one that they had made by then counts no more.
+func TestARemovedUserWhomAnIssuerHasSignedInMakesNoToken(t *testing.T) {
+	b := newBase(t)
+	who := identity.Who{UserID: 7, Issuer: "https://id.example", Subject: "s", Role: identity.User, Scopes: []identity.Scope{identity.Read, identity.Write}}
+	makes := func() error {
+		b.Helper()
+		b.exec(`BEGIN`)
+		b.exec(`SELECT set_config('echomind.request', $1, true)`, identity.Request{Who: who}.Setting())
+		_, err := b.conn.Exec(b.Context(), `SELECT api.create_token(7, '', 'user', '{read,write}', sha256('s'), NULL)`)
+		if err != nil {
+			b.exec(`ROLLBACK`)
+			return err
+		}
+		b.exec(`COMMIT`)
+		return nil
+	}
+	if err := makes(); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`INSERT INTO removed_users VALUES (7)`)
+	if n := one[int](b, `SELECT count(*) FROM access_tokens WHERE revoked_at IS NULL`); n != 0 {
+		t.Errorf("%d tokens count", n)
+	}
+	var pg *pgconn.PgError
+	if err := makes(); !errors.As(err, &pg) || pg.ConstraintName != "access_tokens_rights" {
+		t.Errorf("a token was made: %v", err)
 	}
 }

@@ -94,13 +94,24 @@ CREATE TRIGGER access_tokens_revoked_once BEFORE UPDATE OF revoked_at ON access_
 CREATE FUNCTION users_revoke_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    UPDATE access_tokens t SET revoked_at = clock_timestamp()
-        WHERE t.user_id = OLD.user_id AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > (SELECT clock_timestamp());
-    UPDATE identities i SET user_id = NULL WHERE i.user_id = OLD.user_id;
     INSERT INTO removed_users VALUES (OLD.user_id) ON CONFLICT DO NOTHING;
+    UPDATE identities i SET user_id = NULL WHERE i.user_id = OLD.user_id;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
+
+-- Behind the lock that create_token takes for whom an issuer has signed in: a token that they have made until then is revoked, and they make none behind it.
+-- +goose StatementBegin
+CREATE FUNCTION removed_users_revoke() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('echomind.removed_users'), NEW.user_id);
+    UPDATE access_tokens t SET revoked_at = clock_timestamp()
+        WHERE t.user_id = NEW.user_id AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > (SELECT clock_timestamp());
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER removed_users_revoked BEFORE INSERT ON removed_users FOR EACH ROW EXECUTE FUNCTION removed_users_revoke();
 CREATE TRIGGER users_deleted AFTER DELETE ON users FOR EACH ROW EXECUTE FUNCTION users_revoke_tokens();
 
 -- Who is linked anew is removed no more.
@@ -817,6 +828,12 @@ BEGIN
         OR (viewer ->> 'issuer' IS NOT NULL AND (owner <> api.viewer_id() OR api.rank(of_role) > coalesce(api.rank(owners), 1))) OR NOT to_jsonb(of_scopes) <@ (viewer -> 'scopes') THEN
         RAISE EXCEPTION 'a token has at most the rights of its owner and of who makes it' USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
     END IF;
+    IF viewer ->> 'issuer' IS NOT NULL THEN   -- the request may have begun before they were removed
+        PERFORM pg_advisory_xact_lock(hashtext('echomind.removed_users'), owner);
+        IF EXISTS (SELECT FROM removed_users r WHERE r.user_id = owner) THEN
+            RAISE EXCEPTION 'user % was removed', owner USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'access_tokens_rights';
+        END IF;
+    END IF;
     IF until <= clock_timestamp() THEN
         RAISE EXCEPTION 'expires_at is over already' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_expires_later';
     END IF;
@@ -949,6 +966,7 @@ DROP FUNCTION connector_secrets_audit();
 DROP FUNCTION access_tokens_stay_revoked();
 DROP FUNCTION users_revoke_tokens();
 DROP FUNCTION identities_link();
+DROP FUNCTION removed_users_revoke();
 DROP FUNCTION audit_refuse();
 DROP FUNCTION audit_row();
 DROP FUNCTION connectors_by();

@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), identities_link(),
+    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,

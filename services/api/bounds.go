@@ -65,7 +65,7 @@ func (l *boundedListener) take(c *heldConn) (isTaken bool, victim *heldConn) {
 }
 
 // victim is who gives way to a new connection: of the network that holds most, the one that has been without a request for longest. Where that network has a request
-// under way on each, it is the oldest of these, if it holds more than half of the places, and the new one is another's.
+// under way on each, it is the oldest of these, if it holds more than twice as many as the newcomer's would.
 func (l *boundedListener) victim(newcomer string) *heldConn {
 	var most string
 	for name, n := range l.held {
@@ -88,7 +88,7 @@ func (l *boundedListener) victim(newcomer string) *heldConn {
 	switch {
 	case idle != nil:
 		return idle
-	case most != newcomer && l.held[most] > l.most/2:
+	case l.held[most] > 2*(l.held[newcomer]+1):
 		return oldest
 	}
 	return nil

@@ -93,13 +93,16 @@ func (a *API) calledSo(ctx context.Context, said signin.Said, requestID string) 
 	}
 	if found.Refused != "" {
 		return identity.Who{}, problem.Forbidden(nobody[found.Refused],
-			fmt.Sprintf("Ask an administrator: `echomind users link USER --issuer %q --subject %q`.", said.Issuer, said.Subject))
+			fmt.Sprintf("Ask an administrator: `echomind users link USER --issuer %s --subject %s`.", quoted(said.Issuer), quoted(said.Subject)))
 	}
 	return identity.Who{
 		UserID: found.UserID, Issuer: said.Issuer, Subject: said.Subject, Role: identity.Role(found.Role), Scopes: said.Scopes,
 		Groups: merged(found.Groups, said.Groups), Leads: merged(found.Leads, said.Leads),
 	}, nil
 }
+
+// quoted is a text as a POSIX shell takes it for itself.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // nobody is why somebody whom the issuer knows is none of our users.
 var nobody = map[string]string{

@@ -114,6 +114,15 @@ func TestATokenThatTheIssuerDidNotGiveUsDoesNotCount(t *testing.T) {
 		(caller{w, p.signs(skewed, nil)}).get("/me")
 	}
 	w.unsigned(p.signs(good, map[string]any{"typ": "logout+jwt"}), "a kind that")
+	w.unsigned(p.signs(good, map[string]any{"typ": 7}), "a kind that")
+
+	// Claims are read as they are called: the library takes those of another case for them.
+	elsewhere := with("aud", "https://others.example")
+	elsewhere["AUD"], elsewhere["Aud"] = audience, audience
+	w.unsigned(p.signs(elsewhere, nil), "not for this")
+	others := with("iss", nil)
+	others["ISS"], others["i\u017fs"] = p.server.URL, p.server.URL
+	w.unsigned(p.signs(others, nil), "another issuer")
 
 	// Signed by nobody, with a secret that everybody knows, or with another key.
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + strings.Split(p.signs(good, nil), ".")[1] + "."

@@ -81,6 +81,9 @@ func (c Config) Validate() error {
 	if c.NewUsers > maxNewUsers {
 		problems = append(problems, fmt.Errorf("SIGN_IN_NEW_USERS=%d: must be at most %d", c.NewUsers, maxNewUsers))
 	}
+	if slices.Contains(c.Admins, "") || slices.Contains(c.Superadmins, "") {
+		problems = append(problems, errors.New("SIGN_IN_ADMINS, SIGN_IN_SUPERADMINS: one of the values is empty; leave out the comma"))
+	}
 	if slices.Contains(c.Leads, everyGroup) {
 		problems = append(problems, errors.New("SIGN_IN_LEADS: * is for SIGN_IN_GROUPS alone"))
 	}

@@ -36,6 +36,8 @@ func TestASettingThatWouldBelieveTheWrongIsRefused(t *testing.T) {
 		"SIGN_IN_SCOPES":             func(c *Config) { c.Scopes = []string{"all"} },
 		"SIGN_IN_GROUPS":             func(c *Config) { c.Groups = []string{"eng"} },
 		"SIGN_IN_LEADS":              func(c *Config) { c.Leads = []string{"*"} },
+		"SIGN_IN_SUPERADMINS: one":   func(c *Config) { c.Superadmins = []string{"roots", ""} },
+		"SIGN_IN_ADMINS, ":           func(c *Config) { c.Admins = []string{""} },
 		"SIGN_IN_NEW_USERS=10001":    func(c *Config) { c.NewUsers = 10001 },
 	} {
 		c := valid()

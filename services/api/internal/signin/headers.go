@@ -70,5 +70,5 @@ func (w *Ways) values(header string) []string {
 	for i, value := range values {
 		values[i] = strings.TrimSpace(value)
 	}
-	return values
+	return slices.DeleteFunc(values, func(value string) bool { return value == "" })
 }

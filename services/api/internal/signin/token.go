@@ -36,7 +36,8 @@ func (w *Ways) Token(ctx context.Context, raw string) (Said, error) {
 		return Said{}, Refused("The token is no signed JWT, or is signed with an algorithm that does not count.")
 	}
 	header := signed.Signatures[0].Protected
-	if kind, _ := header.ExtraHeaders[jose.HeaderType].(string); !slices.Contains(kinds, strings.ToLower(kind)) {
+	typ, hasType := header.ExtraHeaders[jose.HeaderType]
+	if kind, isText := typ.(string); hasType && !isText || !slices.Contains(kinds, strings.ToLower(kind)) {
 		return Said{}, Refused("The token is of a kind that signs nobody in.")
 	}
 	candidates, err := w.keys.of(ctx, header.KeyID, header.Algorithm)
@@ -58,7 +59,7 @@ func (w *Ways) Token(ctx context.Context, raw string) (Said, error) {
 	if decoder.Decode(&claims) != nil {
 		return Said{}, Refused("The token's claims cannot be read.")
 	}
-	if err := w.check(token, claims, time.Now()); err != nil {
+	if err := w.check(claims, time.Now()); err != nil {
 		return Said{}, err
 	}
 	return w.said(claims)
@@ -75,15 +76,17 @@ func names(of []jose.SignatureAlgorithm) (all []string) {
 const google = "https://accounts.google.com"
 
 // check looks whether a token is for us, and counts now.
-func (w *Ways) check(token *oidc.IDToken, claims map[string]any, now time.Time) error {
+func (w *Ways) check(claims map[string]any, now time.Time) error {
+	// As they are called: the library takes a claim of another case for one of these.
+	issuer, _ := claims["iss"].(string)
 	from, hasFrom, fromIs := moment(claims, "nbf")
 	issued, hasIssued, issuedIs := moment(claims, "iat")
 	expires, hasExpires, expiresIs := moment(claims, "exp")
 	_, event := claims["events"]
 	switch {
-	case token.Issuer != w.config.Issuer && !(w.config.Issuer == google && "https://"+token.Issuer == google):
+	case issuer != w.config.Issuer && !(w.config.Issuer == google && "https://"+issuer == google):
 		return Refused("The token is of another issuer.")
-	case !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(w.config.Audience, a) }):
+	case !slices.ContainsFunc(audiences(claims["aud"]), func(a string) bool { return slices.Contains(w.config.Audience, a) }):
 		return Refused("The token is not for this API: its aud names others.")
 	case !w.forClient(claims):
 		return Refused("The token was given to a client that does not count.")
@@ -97,6 +100,20 @@ func (w *Ways) check(token *oidc.IDToken, claims map[string]any, now time.Time) 
 		return Refused("The token does not count yet.")
 	}
 	return nil
+}
+
+// audiences are whom a token is for: a text, or a list of texts (RFC 7519, 4.1.3).
+func audiences(aud any) (all []string) {
+	list, isList := aud.([]any)
+	if !isList {
+		list = []any{aud}
+	}
+	for _, one := range list {
+		if text, is := one.(string); is {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // moment is a claim that is a time, in seconds.
