@@ -296,7 +296,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET slot_at = date_trunc('hour', clock_timestamp()), next_sync_at = date_trunc('hour', clock_timestamp()) + interval '77 minutes'
 				WHERE id = $1`, w.id)
-		}, evidence.WaitsForSlot, false, []string{"put off: its slot was ", ":30:00 its slot is missed"}},
+		}, evidence.WaitsForSlot, false, []string{"put off: its slot was ", "deadline 1h30m: unless it is claimed by ", ":30", " its slot is missed"}},
 		{"its period is completed", func(w *world) {
 			w.connector(", schedule_cron, once_per, overlap, catch_up, catch_up_minutes, last_sync_at", ", '0 * * * *', 'day', 'queue', 'all', 120, clock_timestamp()")
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = clock_timestamp() + interval '1 day',
