@@ -264,7 +264,8 @@ BEGIN
     END IF;
     UPDATE connectors c
     SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
-        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot), -- What has failed and has no next slot is no failure for good.
+        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot),
+        -- What has failed and has no next slot is no failure for good.
         due_reason = CASE WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through, p.unmet_slot),
