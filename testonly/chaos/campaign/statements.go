@@ -124,7 +124,7 @@ func (r *reads) look(ctx context.Context, w *world.World) {
 	// A vacuum keeps nothing; an ANALYZE does.
 	rows, _ := w.Pool.Query(ctx, `
 		SELECT format('%s %s', pid, xact_start) FROM pg_stat_activity
-		WHERE datname = current_database() AND coalesce(backend_xid, backend_xmin) IS NOT NULL AND pid <> pg_backend_pid()
+		WHERE (backend_xid IS NOT NULL OR datname = current_database() AND backend_xmin IS NOT NULL) AND pid <> pg_backend_pid()
 			AND pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum)`)
 	holders, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
