@@ -91,6 +91,18 @@ func synced(t *testing.T, conn *pgx.Conn, id, runs int) {
 	})
 }
 
+func allReady(t *testing.T, ready map[string]connect.Process) {
+	t.Helper()
+	testkit.Eventually(t, soon, func() error {
+		for name, process := range ready {
+			if _, problems := process.Ready.Ask(t.Context()); len(problems) > 0 {
+				return fmt.Errorf("%s is not ready because of %v", name, problems)
+			}
+		}
+		return nil
+	})
+}
+
 func TestTheWholePipelineWorksWithTheseUsersAndHealsWhenTheStreamsAreMadeAgain(t *testing.T) {
 	database, url, root := testkit.Database(t, db.Up), serve(t), folder(t, 20)
 	ready, log := services(t, database, url, root)
@@ -114,6 +126,8 @@ func TestTheWholePipelineWorksWithTheseUsersAndHealsWhenTheStreamsAreMadeAgain(t
 	require.NoError(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM documents WHERE status = 'stored'`).Scan(&documents))
 	require.Equal(t, 20, documents)
 
+	allReady(t, ready) // one that still starts would speak of its start, not of its streams
+
 	// The volume is lost.
 	wipe(t, url)
 	_, err = conn.Exec(t.Context(), `UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, id)
@@ -128,14 +142,7 @@ func TestTheWholePipelineWorksWithTheseUsersAndHealsWhenTheStreamsAreMadeAgain(t
 	})
 	apply(t, url)
 	synced(t, conn, id, 2)
-	testkit.Eventually(t, soon, func() error {
-		for name, process := range ready {
-			if _, problems := process.Ready.Ask(t.Context()); len(problems) > 0 {
-				return fmt.Errorf("%s is not ready because of %v", name, problems)
-			}
-		}
-		return nil
-	})
+	allReady(t, ready)
 	require.Contains(t, log.String(), "a stream is less durable than it looks")
 	for _, user := range users {
 		require.NotContains(t, log.String(), password(user))
