@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "github.com/qdrant/go-client/qdrant"
 	"github.com/stretchr/testify/require"
@@ -217,6 +218,7 @@ func TestARequestIsBoundedWhateverTheChunksHold(t *testing.T) {
 		}))
 	}
 	c.stores(c.completed(8))
+	testkit.Eventually(t, time.Minute, func() error { return c.f.index.catchUp(ctx, c.f.complete) }) // a slow index was given up for a while
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
 	require.Less(t, x.biggest.Load(), int64(8<<20))
