@@ -90,6 +90,9 @@ $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package
 test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
 	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
 
+test-page: ## the page in a real browser (Debian: apt-get install chromium); PAGE_PICTURES=folder keeps what it looks like
+	cd tools/page && GOWORK=off go test -count=1 .
+
 NODE_EXAMPLE := $(TOOLS)/shelf
 $(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-lock.json
 	mkdir -p $(NODE_EXAMPLE) && cp $^ $(NODE_EXAMPLE)/
@@ -241,4 +244,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean

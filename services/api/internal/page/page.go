@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -77,7 +78,7 @@ type pages struct {
 // New is the page of a service.
 func New(service Service) http.Handler {
 	p := &pages{service: service, crossOrigin: http.NewCrossOriginProtection()}
-	p.templates = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetURL}).ParseFS(files, "templates/*.html"))
+	p.templates = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetURL, "parts": partsOf}).ParseFS(files, "templates/*.html"))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /sign-in", p.signInForm)
@@ -153,10 +154,27 @@ type common struct {
 	Said     string
 	Zone     zone
 	Zones    []choice
+	// ServiceZone is which one sentences name times in.
+	ServiceZone string
 }
 
 func (q *request) common(title, at string) common {
-	return common{Title: title, At: at, Who: q.who, SignedIn: q.who.UserID > 0, Said: said[q.URL.Query().Get("said")], Zone: q.zone, Zones: q.zones()}
+	own, _ := time.Now().Zone()
+	return common{ServiceZone: own, Title: title, At: at, Who: q.who, SignedIn: q.who.UserID > 0, Said: said[q.URL.Query().Get("said")], Zone: q.zone, Zones: q.zones()}
+}
+
+// part is a piece of a sentence; a command in it stands between backquotes.
+type part struct {
+	Text   string
+	IsCode bool
+}
+
+func partsOf(sentence string) []part {
+	var all []part
+	for i, text := range strings.Split(sentence, "`") {
+		all = append(all, part{text, i%2 == 1})
+	}
+	return all
 }
 
 // render writes a page at once, so that half of one is never seen.

@@ -78,13 +78,18 @@ func (q *request) preview(c connector, set string) (now, other *schedule, err er
 	return found.Now, found.Set, nil
 }
 
-// differ marks the slots that another schedule does not have, or of which something else becomes there.
+// differ marks the slots that another schedule does not have, or of which something else becomes there, as far as that is shown.
 func differ(s, other *schedule) {
+	n := len(other.Slots)
+	isCut := n == nextSlots
 	has := map[string]bool{}
 	for _, o := range other.Slots {
 		has[fmt.Sprint(o.First.UnixNano(), o.Verdict, o.Reason)] = true
 	}
 	for i, one := range s.Slots {
+		if isCut && one.First.After(other.Slots[n-1].First) {
+			return
+		}
 		s.Slots[i].Changed = !has[fmt.Sprint(one.First.UnixNano(), one.Verdict, one.Reason)]
 	}
 }

@@ -87,7 +87,8 @@ type moment struct {
 	ISO, Away, At string
 }
 
-const momentLayout = "2 Jan 2006 15:04:05"
+// Of this year a time has no year; seconds are in what programs read of it.
+const momentLayout, momentOfYear = "2 Jan 2006 15:04", "2 Jan 15:04"
 
 // in is a moment in the zone that is chosen, else in that of a schedule.
 func (z zone) in(t *time.Time, schedule string, now time.Time) *moment {
@@ -105,5 +106,9 @@ func (z zone) in(t *time.Time, schedule string, now time.Time) *moment {
 	if t.After(now) {
 		away = "in " + clock.Span(t.Sub(now))
 	}
-	return &moment{t.UTC().Format(time.RFC3339), away, t.In(location).Format(momentLayout) + " " + location.String()}
+	layout := momentLayout
+	if t.In(location).Year() == now.In(location).Year() {
+		layout = momentOfYear
+	}
+	return &moment{t.UTC().Format(time.RFC3339), away, t.In(location).Format(layout) + " " + location.String()}
 }
