@@ -18,7 +18,7 @@ const glanceRuns = 30
 
 // GlanceConnectors is which connectors to look at.
 type GlanceConnectors struct {
-	IDs []int64 `query:"ids" required:"true" minItems:"1" maxItems:"100" doc:"Their numbers, separated by commas. Those that you do not see are left out."`
+	IDs []int64 `query:"ids" required:"true" minItems:"1" maxItems:"100" nullable:"false" doc:"Their numbers, separated by commas. Those that you do not see are left out."`
 }
 
 // Glance is where a connector stands, in few words.
