@@ -33,6 +33,10 @@ example-job: build ## examples/wordcount, a job, beside `make run`
 	go build -o bin/wordcount ./examples/wordcount
 	go run ./internal/devstack/cmd/withstack -- bin/wordcount
 
+example-vocabulary: ## examples/vocabulary, three jobs with conditions, beside `make run`
+	go build -o bin/vocabulary ./examples/vocabulary
+	go run ./internal/devstack/cmd/withstack -- bin/vocabulary
+
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 
