@@ -136,7 +136,7 @@ func (s *Semantic) KeepLedger(ctx context.Context) error {
 	return errors.Join(err, forgetting)
 }
 
-// KeepAudit removes what is too old of the audit, tokens that are over for as long, and keys of requests of which a day has passed.
+// KeepAudit removes entries of the audit that are too old, tokens that have been over for as long, and keys of requests after a day.
 func (s *Semantic) KeepAudit(ctx context.Context) error {
 	retention := time.Duration(s.config.AuditRetentionDays) * 24 * time.Hour
 	err := s.batches(ctx, 1, time.Now().Add(lookPortion), func(ctx context.Context, q *dbgen.Queries) (int64, error) {

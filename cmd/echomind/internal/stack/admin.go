@@ -49,7 +49,7 @@ func freeAPI(ctx context.Context, cfg *Config) error {
 }
 
 // ownToken makes a token of a local administrator in the data folder of the embedded Postgres, unless there is one that counts. Only
-// whoever starts the stack may read it. code is that of a link that signs a browser in with it, once.
+// the user who starts the stack may read it. code is the code of a link that signs a browser in with it, once.
 func ownToken(ctx context.Context, cfg Config, info devstack.Info) (file, code string, err error) {
 	if cfg.API.Addr == "" || cfg.Devstack.DatabaseURL != "" {
 		return "", "", nil

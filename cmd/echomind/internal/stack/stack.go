@@ -55,7 +55,7 @@ var Tasks = chunker.Tasks // the connector's are among them
 var ErrPostgresEnded = errors.New("the embedded PostgreSQL server ended")
 
 // LoadConfig takes everything from the environment. File connectors may read what it lists, and without a list nothing:
-// a home, or the folder in which somebody types this, is full of what is not for whoever may search.
+// a home, or the folder in which somebody types this, is full of files that not everybody who searches may read.
 func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
 	var own config.Stack
