@@ -18,3 +18,7 @@ func Install(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	return nil
 }
+
+// Asks is a condition that asks how the matter stands that a job's config names.
+const Asks = `SELECT CASE m.stands WHEN 'met' THEN true WHEN 'not met' THEN false WHEN 'raises' THEN 1 / (length(m.stands) - 6) = 1
+	WHEN 'slow' THEN pg_sleep(5) IS NOT NULL END FROM chaos.matters m WHERE m.name = $1->>'matter'`
