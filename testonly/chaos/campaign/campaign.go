@@ -142,7 +142,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding(), read.finding())
 		if !cfg.Failover { // what a lost commit has published is published again
-			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster))
+			published, problem := audit.Published(ctx, w.Pool, repeats.Runs())
+			err = errors.Join(err, problem)
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster), published)
 		}
 	}
 	return report, err
@@ -162,7 +164,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addBig(ctx, w, rng),
 		addReal(ctx, w, sites),
 		addForeign(ctx, w),
-		addRules(ctx, w, cfg.Connectors/5, rand.New(rand.NewPCG(cfg.Seed, 4))),
+		addRules(ctx, w, max(60, cfg.Connectors/5), rand.New(rand.NewPCG(cfg.Seed, 4))),
 	)
 }
 

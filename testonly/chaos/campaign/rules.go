@@ -98,7 +98,7 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 	if rng.IntN(2) == 0 {
 		calendar = &[]string{steady, turning}[rng.IntN(2)]
 	}
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 0 || config["trouble"] != nil && i%2 == 0 {
 		oncePer = &[]string{"day", "week", "month"}[rng.IntN(3)]
 	}
 	var deadline *int
@@ -124,7 +124,7 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 }
 
 // ruled are connectors of addRuled, some of them each time; no statement of a user waits for the row of another.
-const ruled = ` WHERE name LIKE 'ruled %' AND id % 23 = $1 % 23`
+const ruled = ` WHERE name LIKE 'ruled %' AND id % 47 = $1 % 47`
 
 // turn has matters and calendars change, and users change the rules of their schedules, until ctx ends.
 func turn(ctx context.Context, w *world.World, rng *rand.Rand, log *slog.Logger) {

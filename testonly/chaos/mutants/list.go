@@ -145,7 +145,7 @@ var All = []Mutant{
 	},
 	{
 		Name: "unmet", Was: "a slot that a condition passes over gets no line",
-		SQL:    []Edit{{"moves.skip_unmet", "DO UPDATE SET last_slot = EXCLUDED.last_slot, count = u.count + 1,", "DO UPDATE SET"}},
+		SQL:    []Edit{{"moves.skip_unmet", "p.unmet_slot IS NOT NULL AND (p.unmet_slot >", "p.unmet_slot IS NOT NULL AND false AND (p.unmet_slot >"}},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce, slotsCome},
 	},
 	{

@@ -52,7 +52,10 @@ func Sync(ctx context.Context, run *worker.Run) error {
 
 // work is a job's: it takes the time that its config says.
 func work(ctx context.Context, run *worker.JobRun, _ struct{}) (any, error) {
-	var cfg struct{ Milliseconds int }
+	var cfg struct {
+		Milliseconds int    `json:"milliseconds"`
+		Matter       string `json:"matter"` // its condition's
+	}
 	if err := run.Config(&cfg); err != nil {
 		return nil, worker.Permanent(err)
 	}
