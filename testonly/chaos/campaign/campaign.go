@@ -164,7 +164,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addBig(ctx, w, rng),
 		addReal(ctx, w, sites),
 		addForeign(ctx, w),
-		addRules(ctx, w, max(60, cfg.Connectors/5), rand.New(rand.NewPCG(cfg.Seed, 4))),
+		addRules(ctx, w, max(120, cfg.Connectors/5), rand.New(rand.NewPCG(cfg.Seed, 4))),
 	)
 }
 

@@ -93,7 +93,7 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 		kind, config = typeJob, map[string]any{"matter": matters[rng.IntN(len(matters))], "milliseconds": rng.IntN(400)}
 		condition = &conditions[rng.IntN(len(conditions))]
 	} else if rng.IntN(4) == 0 {
-		config["trouble"], config["every"] = "fail", 2
+		config["trouble"], config["every"] = "fail", 1
 	}
 	if rng.IntN(2) == 0 {
 		calendar = &[]string{steady, turning}[rng.IntN(2)]
@@ -102,9 +102,13 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 		oncePer = &[]string{"day", "week", "month"}[rng.IntN(3)]
 	}
 	var deadline *int
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 0 && oncePer == nil {
 		deadline = new(int)
 		*deadline = 1 + rng.IntN(2)
+	}
+	catchUp := []string{"none", "latest", "all"}[rng.IntN(3)]
+	if oncePer != nil && rng.IntN(2) == 0 {
+		catchUp = "all"
 	}
 	var age *time.Duration
 	if i%2 == 0 {
@@ -119,7 +123,7 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 		INSERT INTO connectors (name, type, user_id, config, schedule_cron, last_sync_at, condition, calendar, calendar_use, once_per, deadline_minutes, overlap, catch_up)
 		VALUES ($1, $2, $3, $4, '* * * * *', clock_timestamp() - $5::interval, $6, $7, $8, $9, $10, $11, $12)`,
 		fmt.Sprint("ruled ", i), kind, 1+i%5, text, age, condition, calendar, []string{"exclude", "only"}[rng.IntN(2)], oncePer, deadline,
-		[]string{"skip", "queue"}[rng.IntN(2)], []string{"none", "latest", "all"}[rng.IntN(3)])
+		[]string{"skip", "queue"}[rng.IntN(2)], catchUp)
 	return wrap("add a schedule with rules", err)
 }
 

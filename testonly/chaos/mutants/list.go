@@ -159,8 +159,11 @@ var All = []Mutant{
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{soItWas},
 	},
 	{
-		Name: "calendar", Was: "a calendar is not asked when a slot is claimed",
-		SQL:    []Edit{{"moves.lock_due", "RETURN NEXT c;", "c.calendar := NULL; RETURN NEXT c;"}},
+		Name: "calendar", Was: "a calendar is not asked when a slot is planned and claimed",
+		SQL: []Edit{
+			{"moves.lock_due", "RETURN NEXT c;", "c.calendar := NULL; RETURN NEXT c;"},
+			{"moves.lock_unplanned", "SELECT * FROM connectors WHERE needs_plan", `SELECT (jsonb_populate_record(c, '{"calendar": null}')).* FROM connectors c WHERE needs_plan`},
+		},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
 	},
 	{
