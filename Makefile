@@ -131,7 +131,7 @@ chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING
 chaos-tenant: chaos-build ## a hostile owner beside 50 ordinary connectors, whose p99 is measured: 80 s; CHAOS_ALONE=1 for each attack by itself, too
 	$(CHAOS)/chaos -bin $(CHAOS) -tenant $(if $(CHAOS_ALONE),-alone) $(if $(CHAOS_STRICT),-strict)
 
-chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
+chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 12 minutes)
 	$(CHAOS)/mutants -bin $(CHAOS)
 
 test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)

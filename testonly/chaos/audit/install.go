@@ -11,9 +11,12 @@ import (
 //go:embed install.sql
 var install string
 
+//go:embed rules.sql
+var installRules string
+
 // Install adds the schema chaos, in which triggers keep the whole history. It must come before the first connector.
 func Install(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, install); err != nil {
+	if _, err := pool.Exec(ctx, install+installRules); err != nil {
 		return fmt.Errorf("install the audit: %w", err)
 	}
 	return nil

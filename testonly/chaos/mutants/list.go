@@ -167,14 +167,6 @@ var All = []Mutant{
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
 	},
 	{
-		Name: "once-per", Was: "a sync is claimed for a period in which one has completed",
-		SQL: []Edit{
-			{"moves.lock_due", "RETURN NEXT c;", "c.once_per := NULL; RETURN NEXT c;"},
-			{"moves.lock_unplanned", "SELECT * FROM connectors WHERE needs_plan", `SELECT (jsonb_populate_record(c, '{"once_per": null}')).* FROM connectors c WHERE needs_plan`},
-		},
-		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
-	},
-	{
 		Name: "completed", Was: "a line says that a sync has completed, and none has",
 		SQL:    []Edit{{"moves.failed", "c.claimed_for := NULL;", "c.synced_for := c.claimed_for;"}},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{soItWas},
