@@ -72,8 +72,8 @@ func (a *API) glance(ctx context.Context, in *GlanceConnectors) (*Glances, error
 	}
 	of := map[int32][]GlanceRun{}
 	for _, r := range runs {
-		of[r.ConnectorID] = append(of[r.ConnectorID], GlanceRun{
-			ID: r.ID, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount,
+		of[*r.ConnectorID] = append(of[*r.ConnectorID], GlanceRun{
+			ID: *r.ID, Trigger: *r.Trigger, Status: *r.Status, Reason: r.Reason, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount,
 			DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(), CompletedAt: utc(r.CompletedAt),
 		})
 	}

@@ -164,7 +164,7 @@ func (p *pages) createToken(q *request) error {
 			return problem.Invalid("days", "must be 1 to 3650")
 		}
 		// The end of a day, so that the same form sent again asks for the same.
-		body["expires_at"] = time.Now().UTC().Truncate(24 * time.Hour).AddDate(0, 0, n+1).Format(time.RFC3339)
+		body["expires_at"] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, n+1).Format(time.RFC3339)
 	}
 	made := &token{}
 	if _, err := q.service.Ask(q.Context(), Operation{Method: http.MethodPost, Path: "/tokens", Body: body, Key: q.PostForm.Get("once")}, made); err != nil {
