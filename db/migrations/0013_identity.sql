@@ -622,6 +622,21 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
+-- The latest runs of each of some connectors that somebody sees, and saw then, as api.runs has them: who sees a connector is asked once for each, not once for each run.
+-- +goose StatementBegin
+CREATE FUNCTION api.latest_runs(connectors integer[], most integer)
+    RETURNS TABLE (connector_id integer, id uuid, trigger text, status text, reason text, slot timestamptz, slot_last timestamptz, missed_count integer,
+        due_at timestamptz, started_at timestamptz, completed_at timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT l.* FROM unnest(connectors) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s CROSS JOIN LATERAL (
+        SELECT r.connector_id, r.id, r.trigger, r.status, r.reason, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.completed_at FROM scheduler_runs r
+        WHERE r.connector_id = i.id AND r.started_at >= s.at AND r.config_version >= s.version
+        ORDER BY r.started_at DESC, r.id DESC LIMIT least(most, 100)) l
+    WHERE s.version IS NOT NULL
+    ORDER BY l.connector_id, l.started_at DESC, l.id DESC
+$$;
+-- +goose StatementEnd
+
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT
