@@ -42,6 +42,8 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_refresh_range CHECK (refresh_freq_minutes BETWEEN 0 AND 5256000),
     schedule_cron        text
         CONSTRAINT connectors_cron_length CHECK (length(schedule_cron) BETWEEN 1 AND 200),
+    -- Cron: the first sync is at once, and not at the schedule's first slot. Of an interval it always is.
+    run_at_once          boolean NOT NULL DEFAULT false,
     time_zone            text NOT NULL DEFAULT 'UTC'
         CONSTRAINT connectors_time_zone_length CHECK (length(time_zone) BETWEEN 1 AND 64),
     -- What becomes of slots that the zone's clocks leave out, and of those that they show twice; null = as the schedule is: one of

@@ -120,10 +120,10 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
     moves.interval_slot(integer, timestamptz, integer, integer), moves.wait_for_slot(integer, timestamptz) TO echomind_console;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters, unmet_slots TO echomind_console;
-GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
-GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
@@ -157,18 +157,18 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,
     api.documents, api.locks, api.limits TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
-GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
     deletion_guard, created_by, updated_by) ON api.creatable TO echomind_api;
-GRANT UPDATE (name, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT UPDATE (name, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
     deletion_guard, updated_by), DELETE ON api.changeable TO echomind_api;
-GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
     deletion_guard, updated_by) ON api.givable TO echomind_api;
 
 -- Dashboards: what goes on, and nothing of what is in it.
-GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
+GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,

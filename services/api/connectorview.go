@@ -22,6 +22,7 @@ type Connector struct {
 	Config             Object     `json:"config" doc:"What the type needs to know. Secrets are REDACTED. Empty for a token without the scope read."`
 	RefreshFreqMinutes *int32     `json:"refresh_freq_minutes"`
 	ScheduleCron       *string    `json:"schedule_cron"`
+	RunAtOnce          bool       `json:"run_at_once"`
 	TimeZone           string     `json:"time_zone"`
 	DSTGap             *string    `json:"dst_gap"`
 	DSTOverlap         *string    `json:"dst_overlap"`
@@ -55,7 +56,7 @@ type Connector struct {
 func viewConnector(c dbgen.ApiConnector) Connector {
 	v := Connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID, MayChange: c.MayChange,
-		Config: Object(masks.Object(c.Config)), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, TimeZone: c.TimeZone,
+		Config: Object(masks.Object(c.Config)), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce, TimeZone: c.TimeZone,
 		DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes, Overlap: c.Overlap,
 		OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries,
 		DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: shownText(c.StatusMessage), FailureCount: c.FailureCount, LastSyncAt: utc(c.LastSyncAt),

@@ -32,17 +32,17 @@ SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;
 SELECT nextval('connectors_id_seq')::integer AS id;
 
 -- name: AddConnector :one
-INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
+INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
     dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
     deletion_guard, created_by, updated_by)
-VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap,
+VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @run_at_once, @time_zone, @dst_gap, @dst_overlap,
     @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @max_retries, @deletion_guard, @by, @by)
 RETURNING id;
 
 -- name: UpdateConnector :one
 UPDATE api.changeable
 SET name = @name, config = @config,
-    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
     max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
@@ -53,7 +53,7 @@ RETURNING id;
 -- UpdateConnector, and whose it is, for whom, and of what type.
 UPDATE api.givable
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
-    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
     max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by

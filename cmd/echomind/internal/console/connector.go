@@ -32,6 +32,7 @@ type connector struct {
 	Config             json.RawMessage `json:"config"`
 	RefreshFreqMinutes *int32          `json:"refresh_freq_minutes"`
 	ScheduleCron       *string         `json:"schedule_cron"`
+	RunAtOnce          bool            `json:"run_at_once"`
 	TimeZone           string          `json:"time_zone"`
 	DSTGap             *string         `json:"dst_gap"`
 	DSTOverlap         *string         `json:"dst_overlap"`
@@ -76,7 +77,7 @@ type connector struct {
 func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
-		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
+		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
 		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),

@@ -40,6 +40,10 @@ func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
 	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin")
 	p := u.foreseen("--next", "10d")
 	require.Nil(t, p.Set)
+	require.Len(t, p.Now.Slots, 10)
+	require.Equal(t, 3, p.Now.Slots[0].LocalFirst.Hour(), "it waits for its first slot")
+	u.succeed("connectors", "update", "1", "--now")
+	p = u.foreseen("--next", "10d")
 	require.Equal(t, "new", p.Now.Slots[0].Reason, "its first sync is at once")
 	require.Len(t, p.Now.Slots, 11)
 	for _, slot := range p.Now.Slots[1:] {
@@ -71,7 +75,7 @@ func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
 func TestAPreviewOfWhatIsUnderWayShowsWhichSlotsItSkips(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *")
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *", "--now")
 	p := u.foreseen("--next", "1h", "--takes", "10m")
 	require.Equal(t, []any{"skipped", "its last run was not over", 10}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason, p.Now.Slots[1].Count})
 	require.Equal(t, "runs", p.Now.Slots[2].Verdict)

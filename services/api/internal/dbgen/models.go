@@ -47,6 +47,7 @@ type ApiChangeable struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -100,6 +101,7 @@ type ApiConnector struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
