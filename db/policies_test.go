@@ -21,6 +21,7 @@ func TestAPolicyThatCannotBeSaysItsNameItsValueAndTheFix(t *testing.T) {
 		`UPDATE connectors SET once_per = 'year'`:     "once_per is 'year'; write day, week or month, or null",
 		`UPDATE connectors SET catch_up = 'some'`:     "catch_up is 'some'; write none, latest or all",
 		`UPDATE connectors SET catch_up_most = 1001`:  "catch_up_most is 1001; write 1 to 1000",
+		`UPDATE connectors SET fresh_within_minutes = 0`: "fresh_within_minutes is 0; write 1 to 525600, or null for any age",
 		`UPDATE connectors SET catch_up_minutes = -1`: "catch_up_minutes is -1; write 1 to 525600, or null for any age",
 		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at, spread_percent)
 			VALUES ('docs', 'web', 1, 60, now(), -2147483648)`: "spread_percent is -2147483648; write 0 (off) to 100",

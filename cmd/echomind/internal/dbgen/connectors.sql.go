@@ -12,13 +12,13 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    coalesce($24::boolean, true), $25, $25)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    coalesce($25::boolean, true), $26, $26)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, fresh_until, at_fault
 `
 
 type AddConnectorParams struct {
@@ -41,6 +41,7 @@ type AddConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
@@ -70,6 +71,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
@@ -100,6 +102,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -139,6 +142,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -208,7 +212,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -236,6 +240,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -275,6 +280,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -351,7 +357,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -405,6 +411,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.CatchUpMinutes,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.FreshWithinMinutes,
 			&i.Condition,
 			&i.MaxRetries,
 			&i.DeletionGuard,
@@ -444,6 +451,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.ConditionMetAt,
 			&i.AsksCondition,
 			&i.DueAt,
+			&i.FreshUntil,
 			&i.AtFault,
 		); err != nil {
 			return nil, err
@@ -457,7 +465,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -485,6 +493,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -524,6 +533,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -587,9 +597,9 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
     dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
     overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    calendar = $19, calendar_use = $20, condition = $21, max_retries = $22, deletion_guard = coalesce($23::boolean, deletion_guard), updated_by = $24, updated_at = clock_timestamp()
-WHERE id = $25
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+    fresh_within_minutes = $19, calendar = $20, calendar_use = $21, condition = $22, max_retries = $23, deletion_guard = coalesce($24::boolean, deletion_guard), updated_by = $25, updated_at = clock_timestamp()
+WHERE id = $26
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, fresh_until, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -611,6 +621,7 @@ type UpdateConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
@@ -640,6 +651,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
@@ -671,6 +683,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -710,6 +723,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err

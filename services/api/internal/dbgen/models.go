@@ -57,6 +57,7 @@ type ApiChangeable struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -87,6 +88,8 @@ type ApiChangeable struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          *bool
 }
 
@@ -110,6 +113,7 @@ type ApiConnector struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -140,6 +144,8 @@ type ApiConnector struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          bool
 }
 
