@@ -37,6 +37,7 @@ type Settings struct {
 	CatchUp            Field[string] `json:"catch_up,omitempty" enum:"none,latest,all"`
 	CatchUpMost        Field[int32]  `json:"catch_up_most,omitempty" minimum:"1" maximum:"1000"`
 	CatchUpMinutes     Field[int32]  `json:"catch_up_minutes,omitempty" minimum:"1" maximum:"525600"`
+	FreshWithinMinutes Field[int32]  `json:"fresh_within_minutes,omitempty" minimum:"1" maximum:"525600" doc:"How old what is stored of it may be; null = nobody has said."`
 	MaxRetries         Field[int32]  `json:"max_retries,omitempty" minimum:"1" maximum:"1000"`
 	DeletionGuard      Field[bool]   `json:"deletion_guard,omitempty"`
 }
@@ -67,6 +68,7 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 		}
 	}
 	s.applySchedule(p)
+	s.FreshWithinMinutes.put(&p.FreshWithinMinutes)
 	s.MaxRetries.set(&p.MaxRetries, 5)
 	s.DeletionGuard.set(&p.DeletionGuard, true)
 }

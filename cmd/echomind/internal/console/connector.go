@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/masks"
 )
 
@@ -43,15 +44,18 @@ type connector struct {
 	CatchUp            string          `json:"catch_up"`
 	CatchUpMost        int32           `json:"catch_up_most"`
 	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
-	Calendar           *string         `json:"calendar"`
-	CalendarUse        string          `json:"calendar_use"`
-	Condition          *string         `json:"condition"`
-	MaxRetries         int32           `json:"max_retries"`
-	DeletionGuard      bool            `json:"deletion_guard"`
-	Status             string          `json:"status"`
-	StatusMessage      *string         `json:"status_message"`
-	FailureCount       int32           `json:"failure_count"`
-	DocsAnalyzed       int64           `json:"docs_analyzed"`
+	FreshWithinMinutes *int32          `json:"fresh_within_minutes"`
+	// Freshness is whether what is stored is as fresh as it should be; null where that was not asked.
+	Freshness     *freshness.Freshness `json:"freshness"`
+	Calendar      *string              `json:"calendar"`
+	CalendarUse   string               `json:"calendar_use"`
+	Condition     *string              `json:"condition"`
+	MaxRetries    int32                `json:"max_retries"`
+	DeletionGuard bool                 `json:"deletion_guard"`
+	Status        string               `json:"status"`
+	StatusMessage *string              `json:"status_message"`
+	FailureCount  int32                `json:"failure_count"`
+	DocsAnalyzed  int64                `json:"docs_analyzed"`
 	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
 	Documents       *int64          `json:"documents"`
 	DocumentsFailed *int64          `json:"documents_failed"`
@@ -79,7 +83,7 @@ func view(c dbgen.Connector) connector {
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
-		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, FreshWithinMinutes: c.FreshWithinMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
@@ -136,6 +140,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"deletion guard", deletionGuard(c)},
 		{"documents", count(counted.found[c.ID])},
 		{"failed documents", counted.failedOf(c.ID)},
+		{"freshness", freshnessSaid(c, now)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
@@ -145,6 +150,24 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
+}
+
+func freshnessOf(c dbgen.Connector, now time.Time) freshness.Freshness {
+	return freshness.Of(freshness.Connector{
+		FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+	}, now)
+}
+
+func freshnessSaid(c dbgen.Connector, now time.Time) string {
+	f := freshnessOf(c, now)
+	return fmt.Sprintf("%s: %s", f.State, f.How)
+}
+
+// at is the view with how fresh the connector is at a moment.
+func (v connector) at(c dbgen.Connector, now time.Time) connector {
+	f := freshnessOf(c, now)
+	v.Freshness = &f
+	return v
 }
 
 func deletionGuard(c dbgen.Connector) string {

@@ -200,3 +200,21 @@ func TestAPreviewRefusesWhatCannotBe(t *testing.T) {
 	require.Contains(t, u.run("schedule", "preview", "7").stderr, "there is no connector 7")
 	require.Equal(t, 2, u.run("schedule", "preview", "1", "--next", "1d", "--last", "1d").code)
 }
+
+func TestAConnectorSaysWhetherItIsAsFreshAsItShouldBe(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "7d", "--fresh-within", "1d")
+	require.Contains(t, u.succeed("connectors", "get", "1"), "never: no sync has completed")
+	u.stands(`last_sync_at = clock_timestamp() - interval '2 days'`)
+	require.Contains(t, u.succeed("connectors", "get", "1"), "late: last synced 2d ago, may be 1d old")
+	require.Contains(t, u.succeed("why", "1"), "freshness: late: last synced 2d ago, may be 1d old")
+	require.Regexp(t, `FRESHNESS(.|\n)*late`, u.succeed("connectors", "list", "-o", "wide"))
+	require.Contains(t, u.succeed("connectors", "list", "-o", "json"), `"state": "late"`)
+	u.succeed("connectors", "update", "1", "--fresh-within", "none")
+	require.Contains(t, u.succeed("connectors", "get", "1"), "unknown: last synced 2d ago; nobody has said how old it may be")
+	require.NotContains(t, u.succeed("why", "1"), "freshness")
+	refused := u.run("connectors", "update", "1", "--fresh-within", "400d")
+	require.NotZero(t, refused.code)
+	require.Contains(t, refused.stderr, "write 30m, 2h or 7d, at most 365d, or none")
+}

@@ -55,6 +55,7 @@ type Connector struct {
 	CatchUpMinutes     *int32
 	Calendar           *string
 	CalendarUse        string
+	FreshWithinMinutes *int32
 	Condition          *string
 	MaxRetries         int32
 	DeletionGuard      bool
@@ -94,6 +95,7 @@ type Connector struct {
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
 	DueAt              *time.Time
+	FreshUntil         *time.Time
 	AtFault            *bool
 }
 

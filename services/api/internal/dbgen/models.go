@@ -58,6 +58,7 @@ type ApiChangeable struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -88,6 +89,8 @@ type ApiChangeable struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          *bool
 }
 
@@ -112,6 +115,7 @@ type ApiConnector struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -142,6 +146,8 @@ type ApiConnector struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          bool
 }
 
