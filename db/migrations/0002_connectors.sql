@@ -105,7 +105,7 @@ CREATE TABLE connectors (
     -- Why it is due at next_sync_at; null in flight, where the run says it.
     due_reason           text
         CONSTRAINT connectors_due_reason_known CHECK (due_reason IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'lost', 'upstream')),
     slot_at              timestamptz,
     -- Every slot up to here has its row in the ledger.
     slots_through        timestamptz,
@@ -139,13 +139,21 @@ CREATE TABLE connectors (
     put_off_since        timestamptz,
     -- When its condition was met for what it is due for; null = it was not asked yet, or there is none.
     condition_met_at     timestamptz,
-    -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
+    -- Whether it runs after others, and whether others run after it: see run_after.
+    chained              boolean NOT NULL DEFAULT false,
+    followed             boolean NOT NULL DEFAULT false,
+    -- When those that it runs after had come so far as it wants for what it is due for; null = not yet, or it runs after none.
+    upstreams_met_at     timestamptz,
+    -- Whether it waits for them, or they are to be looked at, before it is claimed. What asks no condition asks nothing of them either.
+    asks_upstreams       boolean NOT NULL GENERATED ALWAYS AS (chained AND upstreams_met_at IS NULL AND trigger_requested_at IS NULL
+        AND coalesce(due_reason IN ('new', 'schedule', 'changed', 'upstream'), false)) STORED,
+    -- Whether its condition is to be asked before it is claimed, and those that it runs after do not keep it. Tries of a run that failed, and what was asked for by hand, ask nothing.
     asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
-        AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
-    -- When it is to be claimed: for what it is due for, unless its condition is to be asked first, or for a run with parameters.
+        AND (NOT chained OR upstreams_met_at IS NOT NULL) AND coalesce(due_reason IN ('new', 'schedule', 'changed', 'upstream'), false)) STORED,
+    -- When it is to be claimed: for what it is due for, unless its condition or those that it runs after are to be asked first, or for a run with parameters.
     due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL THEN NULL
-        WHEN condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
-            AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false) THEN parameters_due_at
+        WHEN ((condition IS NOT NULL AND condition_met_at IS NULL) OR (chained AND upstreams_met_at IS NULL)) AND trigger_requested_at IS NULL
+            AND coalesce(due_reason IN ('new', 'schedule', 'changed', 'upstream'), false) THEN parameters_due_at
         ELSE least(next_sync_at, parameters_due_at) END) STORED,
     -- For the metrics' index, so that a move between other states does not touch it.
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
@@ -280,6 +288,49 @@ CREATE TRIGGER connectors_calendar_changed AFTER UPDATE OF calendar ON connector
 CREATE TRIGGER connectors_calendar_gone AFTER DELETE ON connectors
     FOR EACH ROW WHEN (OLD.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
 
+-- Whom a connector runs after: docs/chains.md. No foreign keys, which every move would look at: triggers refuse what has no connector,
+-- and remove the rows of a connector that is deleted.
+CREATE TABLE run_after (
+    connector_id    integer NOT NULL,
+    upstream_id     integer NOT NULL,
+    -- Which runs of the upstream count: those that have completed, or the skipped ones too (any).
+    accepts         text NOT NULL DEFAULT 'completed'
+        CONSTRAINT run_after_accepts_known CHECK (accepts IN ('completed', 'any')),
+    -- How old the slot of such a run may be; null = of any age.
+    max_age_minutes integer
+        CONSTRAINT run_after_max_age_range CHECK (max_age_minutes BETWEEN 1 AND 525600),
+    -- How long it is waited for; null = for ever.
+    timeout_minutes integer
+        CONSTRAINT run_after_timeout_range CHECK (timeout_minutes BETWEEN 1 AND 525600),
+    -- The end of the upstream that the connector's last run has followed. The claim writes it, and nobody else.
+    consumed_at     timestamptz,
+    PRIMARY KEY (connector_id, upstream_id),
+    CONSTRAINT run_after_not_itself CHECK (connector_id <> upstream_id)
+);
+-- hand_on, connectors_user_delete: who runs after a connector.
+CREATE INDEX run_after_upstream ON run_after (upstream_id, connector_id);
+
+-- How far those have come whom others run after: a run's end writes it, with the run's verdict. A table of its own: others pay nothing for it.
+CREATE TABLE upstreams (
+    connector_id  integer PRIMARY KEY,
+    -- When its last run that completed ended, and the latest slot of such runs, or the moment of the claim of one without a slot.
+    completed_at  timestamptz,
+    completed_for timestamptz,
+    -- The same of those that completed or were skipped.
+    done_at       timestamptz,
+    done_for      timestamptz,
+    -- Whether those who run after it have not been told since.
+    news          boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 60);
+CREATE INDEX upstreams_news ON upstreams (connector_id) WHERE news;
+
+-- When the upstreams of a connector that has some are to be looked at next.
+CREATE TABLE chains (
+    connector_id integer PRIMARY KEY,
+    look_at      timestamptz NOT NULL
+) WITH (fillfactor = 60);
+CREATE INDEX chains_look ON chains (look_at);
+
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
 CREATE TABLE deleted_connectors (
@@ -311,6 +362,9 @@ CREATE TABLE imported_connectors (
 -- +goose Down
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
+DROP TABLE chains;
+DROP TABLE upstreams;
+DROP TABLE run_after;
 DROP TABLE connectors;
 DROP TABLE calendar_users;
 DROP FUNCTION connectors_note_calendar();

@@ -11,7 +11,7 @@ CREATE TABLE open_runs (
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost', 'upstream')),
     -- The due time this run answers.
     slot                 timestamptz
         CONSTRAINT open_runs_slot_scheduled CHECK (slot IS NULL OR trigger = 'schedule'),

@@ -54,7 +54,10 @@ BEGIN
         c.next_sync_at := moment;
         c.due_reason := 'manual';
     ELSIF c.schedule_cron IS NULL AND c.refresh_freq_minutes IS NULL THEN
-        NULL;
+        IF c.chained THEN   -- it waits for those that it runs after
+            c.next_sync_at := moment;
+            c.due_reason := 'upstream';
+        END IF;
     ELSIF c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN
         c.next_sync_at := moment;
         c.due_reason := 'changed';
@@ -125,7 +128,7 @@ CREATE FUNCTION moves.kept(c connectors) RETURNS jsonb
 BEGIN
     RETURN jsonb_build_object('status', c.status, 'status_message', c.status_message, 'failure_count', c.failure_count,
         'put_off_since', c.put_off_since, 'next_sync_at', c.next_sync_at, 'due_reason', c.due_reason, 'slot_at', c.slot_at,
-        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at);
+        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at, 'upstreams_met_at', c.upstreams_met_at);
 END $$;
 -- +goose StatementEnd
 
@@ -170,7 +173,7 @@ BEGIN
         synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
         deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, parameters_due_at = c.parameters_due_at,
-        kept_plan = c.kept_plan, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
+        kept_plan = c.kept_plan, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at, upstreams_met_at = c.upstreams_met_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;

@@ -23,6 +23,9 @@ BEGIN
     NEW.failure_count := 0;
     NEW.put_off_since := NULL;
     NEW.condition_met_at := NULL;
+    NEW.chained := false;
+    NEW.followed := false;
+    NEW.upstreams_met_at := NULL;
     NEW.slots_through := NULL;
     NEW.claimed_at := NULL;
     NEW.over_at := NULL;
@@ -54,11 +57,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.parameters_due_at, new.kept_plan, new.put_off_since, new.condition_met_at)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.parameters_due_at, new.kept_plan, new.put_off_since, new.condition_met_at, new.chained, new.followed, new.upstreams_met_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.parameters_due_at, old.kept_plan, old.put_off_since, old.condition_met_at) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.parameters_due_at, old.kept_plan, old.put_off_since, old.condition_met_at, old.chained, old.followed, old.upstreams_met_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -76,7 +79,7 @@ END $$;
 CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'due_at'
+    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'asks_upstreams' - 'due_at' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'asks_upstreams' - 'due_at'
         AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
             = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
 END $$;
@@ -117,6 +120,7 @@ BEGIN
     END IF;
     IF changed OR recrond OR (NEW.condition, NEW.refresh_freq_minutes) IS DISTINCT FROM (OLD.condition, OLD.refresh_freq_minutes) THEN
         NEW.condition_met_at := NULL;   -- it was asked for something else
+        NEW.upstreams_met_at := NULL;
     END IF;
     IF changed THEN
         NEW.config_version := nextval('connector_config_versions');
@@ -203,7 +207,7 @@ BEGIN
             new.slot_at := NULL;
             new.needs_plan := false;
         END IF;
-    ELSIF rescheduled AND (old.due_reason IN ('schedule', 'new', 'changed') OR (new.status = 'ACTIVE' AND old.next_sync_at IS NULL)) THEN
+    ELSIF rescheduled AND (old.due_reason IN ('schedule', 'new', 'changed', 'upstream') OR (new.status = 'ACTIVE' AND old.next_sync_at IS NULL)) THEN
         new := moves.planned(new, new.last_sync_at);
         IF new.status = 'ERROR' AND new.needs_plan THEN
             new.due_reason := 'schedule';   -- its next slot is still the next try
@@ -239,6 +243,10 @@ CREATE TRIGGER runs_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON runs
 CREATE FUNCTION connectors_user_delete() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
+    IF OLD.followed AND EXISTS (SELECT FROM run_after a WHERE a.upstream_id = OLD.id) THEN
+        RAISE EXCEPTION 'connector % cannot be deleted: connector % runs after it', OLD.id, (SELECT min(a.connector_id) FROM run_after a WHERE a.upstream_id = OLD.id)
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_followed_stays', HINT = 'Remove what runs after it, or its rows of run_after, first.';
+    END IF;
     PERFORM moves.miss_slots(CASE WHEN OLD.kept_plan IS NULL THEN OLD ELSE moves.resumed(OLD) END, 'connector deleted before it could be claimed');
     IF OLD.run_id IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[OLD.run_id], 'superseded', 'connector deleted');
@@ -251,6 +259,19 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_user_delete BEFORE DELETE ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_user_delete();
+
+-- Nor does a deleted connector wait for others.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_leave_chain() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM run_after WHERE connector_id = OLD.id;
+    DELETE FROM upstreams WHERE connector_id = OLD.id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_leave_chain AFTER DELETE ON connectors
+    FOR EACH ROW WHEN (OLD.chained OR OLD.followed) EXECUTE FUNCTION connectors_leave_chain();
 
 -- Switches a connector off and ends its run. False where it is off already, or does not exist.
 -- +goose StatementBegin
@@ -289,6 +310,7 @@ BEGIN
     c.next_parameters := NULL;
     c.parameters_due_at := NULL;
     c.condition_met_at := NULL;
+    c.upstreams_met_at := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     PERFORM moves.note_change('connectors.disable', c.id::text, NULL, jsonb_build_object('message', c.status_message), c);
@@ -495,11 +517,13 @@ DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
 DROP TRIGGER connectors_user_delete ON connectors;
+DROP TRIGGER connectors_leave_chain ON connectors;
 DROP TRIGGER runs_refuse ON runs;
 DROP FUNCTION runs_refuse();
 DROP TRIGGER connectors_user_update ON connectors;
 DROP TRIGGER connectors_user_insert ON connectors;
 DROP FUNCTION connectors_user_delete();
+DROP FUNCTION connectors_leave_chain();
 DROP FUNCTION connectors_user_update();
 DROP FUNCTION connector_resealed(connectors, connectors);
 DROP FUNCTION connectors_replanned(connectors, connectors, boolean, boolean, boolean);

@@ -48,7 +48,7 @@ BEGIN
         EXIT WHEN NOT FOUND;
         IF c.parameters_due_at IS NULL THEN
             NULL;
-        ELSIF c.next_sync_at <= moment AND NOT c.asks_condition AND (c.over_at > c.parameters_due_at) IS NOT TRUE THEN
+        ELSIF c.next_sync_at <= moment AND NOT c.asks_condition AND NOT c.asks_upstreams AND (c.over_at > c.parameters_due_at) IS NOT TRUE THEN
             c.next_parameters := NULL;
         ELSE
             c.next_sync_at := c.parameters_due_at;
@@ -56,6 +56,7 @@ BEGIN
             c.slot_at := NULL;
             c.claimed_at := NULL;
             c.condition_met_at := NULL;
+            c.upstreams_met_at := NULL;
         END IF;
         size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing);
         bytes := bytes + size;
@@ -124,7 +125,8 @@ END $$;
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
 -- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked}], passed: see answer_slots;
--- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked.
+-- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked; follows: it has waited for
+-- others, whose ends it consumes.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -158,6 +160,9 @@ BEGIN
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
+    IF jsonb_path_exists(claims, '$[*].follows') THEN
+        PERFORM moves.consume(ARRAY(SELECT k.id FROM jsonb_to_recordset(claims) k(id integer, follows boolean) WHERE k.follows));
+    END IF;
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
     SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
@@ -167,7 +172,7 @@ BEGIN
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, condition_met_at = NULL,
-        status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
+        upstreams_met_at = NULL, status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot, k.through)
             ELSE greatest(c.slots_through, k.through) END,
         planned_through = coalesce(k.through, CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL THEN k.slot END, c.planned_through),
@@ -199,7 +204,7 @@ BEGIN
     WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, kept_plan = moves.kept(c), next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
-        needs_plan = false, condition_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
+        needs_plan = false, condition_met_at = NULL, upstreams_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
     FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT l.ctid, l.due_at, l.next_parameters FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND at.due_at IS NOT NULL AND at.next_parameters IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
@@ -248,7 +253,9 @@ END $$;
 -- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here,
 -- where none is named.
 -- unmet: its condition was asked, and has passed unmet_slot over, or what was due without a slot: why; the failures are forgotten, and a sync that was changed in flight is over.
--- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot}], passed: see answer_slots.
+-- missed: it has waited in vain for one that it runs after, for what is due without a slot; whatever that was is over. What such a connector, or one whose
+-- condition is not met, has waited for is consumed, where it is due by that alone.
+-- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot, missed}], passed: see answer_slots.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -262,9 +269,16 @@ BEGIN
     IF jsonb_path_exists(plans, '$[*].unmet') THEN
         PERFORM moves.skip_unmet(plans);
     END IF;
+    INSERT INTO runs (id, connector_id, type, trigger, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+    SELECT gen_random_uuid(), p.id, c.type, c.due_reason, 1, c.next_sync_at, moment, moment, 'missed', p.missed, c.config_version
+    FROM jsonb_to_recordset(plans) p(id integer, missed text), LATERAL (SELECT l.* FROM connectors l WHERE l.id = p.id OFFSET 0) c
+    WHERE p.missed IS NOT NULL;
+    PERFORM moves.consume(ARRAY(SELECT p.id FROM jsonb_to_recordset(plans) p(id integer, unmet text, missed text),
+        LATERAL (SELECT l.due_reason FROM connectors l WHERE l.id = p.id OFFSET 0) c
+        WHERE (p.unmet IS NOT NULL OR p.missed IS NOT NULL) AND c.due_reason = 'upstream'));
     UPDATE connectors c
-    SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
-        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot),
+    SET needs_plan = false, condition_met_at = NULL, upstreams_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
+        failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot, n.at),
         -- What has failed and has no next slot is no failure for good.
         due_reason = CASE WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
@@ -275,9 +289,11 @@ BEGIN
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
             planned_through timestamptz, problem text, passed jsonb, unmet text, unmet_slot timestamptz)
         LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)) a ON true
-        LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
-            FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
-    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
+        LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason, NULL::timestamptz AS at
+            FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0
+            UNION ALL SELECT NULL, 'upstream', moment FROM connectors l WHERE l.id = p.id AND l.chained AND l.schedule_cron IS NULL
+                AND l.refresh_freq_minutes IS NULL OFFSET 0) n ON true
+    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule' OR ((c.condition IS NOT NULL OR c.chained) AND c.next_sync_at IS NOT NULL));
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
 END $$;
@@ -623,7 +639,274 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Who runs after others consumes their ends: its next run waits for others. Locked by the caller.
+-- +goose StatementBegin
+CREATE FUNCTION moves.consume(ids integer[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE run_after r SET consumed_at = e.at
+    FROM unnest(ids) k(id), LATERAL (SELECT a.ctid, CASE a.accepts WHEN 'any' THEN u.done_at ELSE u.completed_at END AS at
+        FROM run_after a JOIN upstreams u ON u.connector_id = a.upstream_id WHERE a.connector_id = k.id OFFSET 0) e
+    WHERE r.ctid = e.ctid AND r.consumed_at IS DISTINCT FROM e.at;
+END $$;
+-- +goose StatementEnd
+
+-- Tells those who run after connectors whose runs have ended to look at them. It waits for nobody's row: where somebody holds one of
+-- theirs, the next look tells them again. It says how many connectors it has looked at.
+-- +goose StatementBegin
+CREATE FUNCTION moves.hand_on(batch integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    u      integer;
+    told   integer[];
+    told_to integer := 0;
+BEGIN
+    FOR u IN SELECT n.connector_id FROM upstreams n WHERE n.news ORDER BY n.connector_id LIMIT batch FOR UPDATE SKIP LOCKED LOOP
+        told := ARRAY(SELECT k.connector_id FROM run_after a, LATERAL (
+            SELECT l.connector_id FROM chains l WHERE l.connector_id = a.connector_id FOR UPDATE SKIP LOCKED) k WHERE a.upstream_id = u);
+        UPDATE chains c SET look_at = clock_timestamp() WHERE c.connector_id = ANY (told);
+        IF cardinality(told) = (SELECT count(*) FROM run_after a WHERE a.upstream_id = u) THEN
+            UPDATE upstreams n SET news = false WHERE n.connector_id = u;
+            told_to := told_to + 1;
+        END IF;
+    END LOOP;
+    RETURN told_to;
+END $$;
+-- +goose StatementEnd
+
+-- Locks connectors that are due, and whose upstreams are to be looked at, the longest due look first; skips what is locked.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_chained(batch integer, moment timestamptz DEFAULT NULL) RETURNS SETOF connectors
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+DECLARE
+    k chains;
+    c connectors;
+BEGIN
+    moment := coalesce(moment, clock_timestamp());
+    FOR k IN SELECT * FROM chains h WHERE h.look_at <= moment ORDER BY h.look_at LIMIT batch FOR UPDATE SKIP LOCKED LOOP
+        SELECT * INTO c FROM connectors l WHERE l.id = k.connector_id FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN   -- somebody holds it
+            UPDATE chains SET look_at = moment + interval '1 second' WHERE connector_id = k.connector_id;
+        ELSIF NOT c.asks_upstreams THEN   -- connectors_chain_due says when it does
+            UPDATE chains SET look_at = 'infinity' WHERE connector_id = k.connector_id;
+        ELSIF c.next_sync_at > moment THEN
+            UPDATE chains SET look_at = c.next_sync_at WHERE connector_id = k.connector_id;
+        ELSE
+            RETURN NEXT c;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Whether those that a connector runs after have come so far as it wants; else whom it waits for first, and until when. Due by them alone
+-- (reason upstream), each must have ended since its last run, and the wait counts from the first that has. Volatile: it sees what was
+-- committed before the connector was locked.
+-- +goose StatementBegin
+CREATE FUNCTION moves.upstreams_of(connector integer, reason text, due timestamptz, moment timestamptz,
+        OUT met boolean, OUT upstream integer, OUT gives_up_at timestamptz) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    WITH ends AS (
+        SELECT a.upstream_id, a.timeout_minutes, e.at, e.at IS NOT NULL
+            AND (a.max_age_minutes IS NULL OR e.slot >= moment - make_interval(mins => a.max_age_minutes))
+            AND (reason <> 'upstream' OR a.consumed_at IS DISTINCT FROM e.at) AS has
+        FROM run_after a LEFT JOIN upstreams u ON u.connector_id = a.upstream_id,
+            LATERAL (SELECT CASE a.accepts WHEN 'any' THEN u.done_at ELSE u.completed_at END AS at,
+                CASE a.accepts WHEN 'any' THEN u.done_for ELSE u.completed_for END AS slot) e
+        WHERE a.connector_id = connector),
+    since AS (SELECT CASE reason WHEN 'upstream' THEN min(n.at) FILTER (WHERE n.has) ELSE due END AS at FROM ends n)
+    SELECT n.upstream_id, s.at + make_interval(mins => n.timeout_minutes) INTO upstream, gives_up_at
+    FROM ends n, since s WHERE NOT n.has ORDER BY 2, 1 LIMIT 1;
+    met := upstream IS NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down of connectors that the transaction has locked that their upstreams have come so far as they want: they are due as others are, or their
+-- condition is asked.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_upstreams_met(ids integer[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    met integer;
+BEGIN
+    UPDATE connectors c SET upstreams_met_at = clock_timestamp()
+    FROM unnest(ids) k(id), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = k.id OFFSET 0) at
+    WHERE c.ctid = at.ctid AND c.asks_upstreams;
+    GET DIAGNOSTICS met = ROW_COUNT;
+    UPDATE chains SET look_at = 'infinity' WHERE connector_id = ANY (ids);
+    RETURN met;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down when the upstreams of connectors that the transaction has locked are looked at again, unless one of them ends before.
+-- +goose StatementBegin
+CREATE FUNCTION moves.look_again(ids integer[], moments timestamptz[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    UPDATE chains c SET look_at = k.at FROM unnest(ids, moments) k(id, at) WHERE c.connector_id = k.id;
+END $$;
+-- +goose StatementEnd
+
+-- A connector that begins to wait for its upstreams, or waits for another slot, is looked at when that is due.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_chain() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE chains SET look_at = NEW.next_sync_at WHERE connector_id = NEW.id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_chain_due AFTER UPDATE ON connectors FOR EACH ROW
+    WHEN (NEW.asks_upstreams AND (NOT OLD.asks_upstreams OR NEW.next_sync_at IS DISTINCT FROM OLD.next_sync_at))
+    EXECUTE FUNCTION connectors_note_chain();
+
+-- Writers of run_after take turns, so that two of them do not close half of a cycle each. What one has committed the next must see.
+-- +goose StatementBegin
+CREATE FUNCTION run_after_turn() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'run_after is written in transactions of isolation level read committed, not %', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported', CONSTRAINT = 'run_after_isolation';
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('echomind.run_after'));
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER run_after_turn BEFORE INSERT OR DELETE OR UPDATE OF connector_id, upstream_id, accepts, max_age_minutes, timeout_minutes ON run_after FOR EACH STATEMENT EXECUTE FUNCTION run_after_turn();
+
+-- consumed_at is the claim's.
+-- +goose StatementBegin
+CREATE FUNCTION run_after_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND (NEW.connector_id, NEW.upstream_id) IS DISTINCT FROM (OLD.connector_id, OLD.upstream_id) THEN
+        RAISE EXCEPTION 'run_after: connector_id and upstream_id cannot be changed; delete the row and add another'
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'run_after_key_stays';
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        NEW.consumed_at := NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER run_after_refuse BEFORE INSERT OR UPDATE OF connector_id, upstream_id ON run_after FOR EACH ROW EXECUTE FUNCTION run_after_refuse();
+
+-- The way from a connector along those that it runs after to another, as it is said; null where there is none.
+-- +goose StatementBegin
+CREATE FUNCTION moves.chain_to(start integer, goal integer) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    came  integer[] := ARRAY[start];
+    from_ integer[] := ARRAY[0];
+    next_ integer := 1;
+    a     integer;
+    at    integer;
+    way   text;
+BEGIN
+    WHILE next_ <= cardinality(came) LOOP
+        IF came[next_] = goal THEN
+            at := next_;
+            WHILE at > 0 LOOP
+                way := came[at] || coalesce(' after ' || way, '');
+                at := from_[at];
+            END LOOP;
+            RETURN way;
+        END IF;
+        FOR a IN SELECT r.upstream_id FROM run_after r WHERE r.connector_id = came[next_] ORDER BY 1 LOOP
+            IF a <> ALL (came) THEN
+                came := came || a;
+                from_ := from_ || next_;
+            END IF;
+        END LOOP;
+        next_ := next_ + 1;
+    END LOOP;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+-- Refuses cycles, those that do not exist, and too many; and has both connectors know.
+-- +goose StatementBegin
+CREATE FUNCTION run_after_written() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' AS $$
+DECLARE
+    most    CONSTANT integer := 1000;
+    c       connectors;
+    u       connectors;
+    way     text;
+    problem text;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        IF NOT EXISTS (SELECT FROM run_after a WHERE a.connector_id = OLD.connector_id) THEN
+            DELETE FROM chains WHERE connector_id = OLD.connector_id;
+            UPDATE connectors k SET chained = false, upstreams_met_at = NULL,
+                next_sync_at = CASE WHEN k.due_reason = 'upstream' THEN NULL ELSE k.next_sync_at END,
+                due_reason = CASE WHEN k.due_reason = 'upstream' THEN NULL ELSE k.due_reason END
+            WHERE k.id = OLD.connector_id AND k.chained;
+            IF FOUND THEN
+                PERFORM pg_notify('connectors_due', (SELECT k.type FROM connectors k WHERE k.id = OLD.connector_id));
+            END IF;
+        ELSE
+            UPDATE chains SET look_at = clock_timestamp() WHERE connector_id = OLD.connector_id;
+        END IF;
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        PERFORM FROM connectors k WHERE k.id IN (NEW.connector_id, NEW.upstream_id) ORDER BY k.id FOR UPDATE;
+        SELECT * INTO c FROM connectors k WHERE k.id = NEW.connector_id;
+        SELECT * INTO u FROM connectors k WHERE k.id = NEW.upstream_id;
+        way := moves.chain_to(NEW.upstream_id, NEW.connector_id);
+        problem := CASE
+            WHEN c.id IS NULL THEN format('connector_id is %s, which does not exist', NEW.connector_id)
+            WHEN u.id IS NULL THEN format('upstream_id is %s, which does not exist', NEW.upstream_id)
+            WHEN way IS NOT NULL THEN format('connector %s would run after itself: %s after %s', NEW.connector_id, NEW.connector_id, way)
+            WHEN (SELECT count(*) FROM run_after a WHERE a.connector_id = NEW.connector_id) > most
+                THEN format('connector %s would run after more than %s others', NEW.connector_id, most)
+            WHEN (SELECT count(*) FROM run_after a WHERE a.upstream_id = NEW.upstream_id) > most
+                THEN format('more than %s connectors would run after connector %s', most, NEW.upstream_id)
+            END;
+        IF problem IS NOT NULL THEN
+            RAISE EXCEPTION 'run_after: %', problem USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA,
+                TABLE = TG_TABLE_NAME, CONSTRAINT = CASE WHEN way IS NOT NULL THEN 'run_after_no_cycle' ELSE 'run_after_allowed' END;
+        END IF;
+        IF NOT u.followed THEN
+            UPDATE connectors SET followed = true WHERE id = u.id;
+            INSERT INTO upstreams (connector_id, completed_at, completed_for, done_at, done_for)
+            SELECT u.id, r.completed_at, r.slot, coalesce(u.last_sync_at, r.completed_at), coalesce(u.synced_for, r.slot)
+            FROM (SELECT) one LEFT JOIN LATERAL (
+                SELECT l.completed_at, coalesce(l.slot, l.started_at) AS slot FROM (
+                    SELECT h.* FROM runs h WHERE h.connector_id = u.id ORDER BY h.started_at DESC LIMIT 100) l
+                WHERE l.status = 'completed' AND l.config_version >= u.added_version AND l.parameters IS NULL
+                ORDER BY l.started_at DESC LIMIT 1) r ON true
+            ON CONFLICT (connector_id) DO NOTHING;
+        END IF;
+    END IF;
+    INSERT INTO chains AS h (connector_id, look_at) VALUES (NEW.connector_id, clock_timestamp())
+        ON CONFLICT (connector_id) DO UPDATE SET look_at = EXCLUDED.look_at;
+    SELECT * INTO c FROM connectors k WHERE k.id = NEW.connector_id FOR UPDATE;
+    c.chained := true;
+    IF c.status = 'ACTIVE' AND c.next_sync_at IS NULL AND NOT c.needs_plan AND c.schedule_cron IS NULL AND c.refresh_freq_minutes IS NULL THEN
+        c := moves.planned(c, c.last_sync_at);
+    END IF;
+    UPDATE connectors k SET chained = true, upstreams_met_at = NULL, next_sync_at = c.next_sync_at, due_reason = c.due_reason WHERE k.id = c.id;
+    PERFORM pg_notify('connectors_due', c.type);
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER run_after_written AFTER INSERT OR DELETE OR UPDATE OF accepts, max_age_minutes, timeout_minutes ON run_after
+    FOR EACH ROW EXECUTE FUNCTION run_after_written();
+
 -- +goose Down
+DROP TRIGGER run_after_written ON run_after;
+DROP TRIGGER run_after_refuse ON run_after;
+DROP TRIGGER run_after_turn ON run_after;
+DROP TRIGGER connectors_chain_due ON connectors;
+DROP FUNCTION run_after_written();
+DROP FUNCTION moves.chain_to(integer, integer);
+DROP FUNCTION run_after_refuse();
+DROP FUNCTION run_after_turn();
+DROP FUNCTION connectors_note_chain();
+DROP FUNCTION moves.look_again(integer[], timestamptz[]);
+DROP FUNCTION moves.note_upstreams_met(integer[]);
+DROP FUNCTION moves.upstreams_of(integer, text, timestamptz, timestamptz);
+DROP FUNCTION moves.lock_chained(integer, timestamptz);
+DROP FUNCTION moves.hand_on(integer);
+DROP FUNCTION moves.consume(integer[]);
 DROP FUNCTION moves.claim_asked(integer[], uuid[], timestamptz);
 DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[], bigint);
 DROP FUNCTION moves.claim_again(connectors);

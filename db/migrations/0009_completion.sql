@@ -113,17 +113,19 @@ BEGIN
             synced_version = k.config_version, docs_analyzed = coalesce(s.unchanged, 0),
             state = coalesce(s.state, k.state), listing = CASE WHEN s.state IS NULL THEN k.listing END,
             over_at = moment, synced_for = greatest(k.synced_for, k.claimed_for), needs_plan = k.trigger_requested_at IS NULL AND k.schedule_cron IS NOT NULL,
-            next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL THEN moment ELSE s.slot END,
-            due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' END,
+            next_sync_at = CASE WHEN k.trigger_requested_at IS NOT NULL OR s.waits THEN moment ELSE s.slot END,
+            due_reason = CASE WHEN k.trigger_requested_at IS NOT NULL THEN 'manual' WHEN s.slot IS NOT NULL THEN 'schedule' WHEN s.waits THEN 'upstream' END,
             slot_at = CASE WHEN k.trigger_requested_at IS NULL THEN s.slot END
         -- The rows are locked: see put.
         FROM unnest(ids, states, unchanged) a(id, state, unchanged), LATERAL (
             SELECT l.ctid, a.state, a.unchanged, CASE WHEN l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0
-                THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
+                THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot,
+                l.chained AND l.schedule_cron IS NULL AND l.refresh_freq_minutes IS NULL AS waits
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
-        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due)
-        SELECT DISTINCT m.type, m.due FROM moved m
+        RETURNING k.type, k.needs_plan OR k.followed OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due,
+            CASE WHEN k.followed THEN moves.note_end(k.id, 'skipped', moment, k.claimed_for) END AS noted)
+        SELECT m.type, m.due FROM moved m GROUP BY m.type, m.due
     LOOP
         c.type := r.type;
         c.needs_plan := r.due;
@@ -132,9 +134,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes down for those who run after a connector that a run of it has completed, or was skipped. It has locked the connector, before it writes any.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_end(connector integer, verdict text, moment timestamptz, slot timestamptz) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE upstreams u SET news = true, done_at = moment, done_for = greatest(u.done_for, coalesce(slot, moment)),
+        completed_at = CASE verdict WHEN 'completed' THEN moment ELSE u.completed_at END,
+        completed_for = CASE verdict WHEN 'completed' THEN greatest(u.completed_for, coalesce(slot, moment)) ELSE u.completed_for END
+    WHERE u.connector_id = connector;
+END $$;
+-- +goose StatementEnd
+
 -- Where a connector stands whose run has completed: ACTIVE, and planned; after a run with parameters, where it stood before.
 -- +goose StatementBegin
-CREATE FUNCTION moves.settled(c connectors) RETURNS connectors
+CREATE FUNCTION moves.settled(c connectors, verdict text) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
     IF c.kept_plan IS NOT NULL THEN
@@ -148,6 +162,10 @@ BEGIN
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
     c.over_at := c.last_sync_at;
+    IF c.followed THEN
+        PERFORM moves.note_end(c.id, verdict, c.last_sync_at, c.claimed_for);
+        PERFORM pg_notify('connectors_due', c.type);
+    END IF;
     c.synced_for := greatest(c.synced_for, c.claimed_for);   -- a period that has completed stays so, whatever is caught up
     RETURN moves.planned(c, c.last_sync_at);
 END $$;
@@ -191,7 +209,7 @@ BEGIN
         RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000), own => true);
-    c := moves.settled(c);
+    c := moves.settled(c, verdict);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;
@@ -385,7 +403,7 @@ BEGIN
     IF c.listing->'seen' IS NOT NULL THEN   -- it goes on in the next run, which may delete what this one might
         c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
     END IF;
-    c := moves.settled(c);
+    c := moves.settled(c, verdict);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
 END $$;
@@ -540,7 +558,8 @@ DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
 DROP FUNCTION moves.end_job(uuid, uuid, jsonb, text);
 DROP FUNCTION moves.report(uuid, uuid, bigint, bigint, text, text[]);
-DROP FUNCTION moves.settled(connectors);
+DROP FUNCTION moves.settled(connectors, text);
+DROP FUNCTION moves.note_end(integer, text, timestamptz, timestamptz);
 DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);
 DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint);

@@ -362,7 +362,7 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'parameters_due_at', 'kept_plan', 'due_at', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'chained', 'followed', 'upstreams_met_at', 'asks_upstreams'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN
@@ -457,6 +457,8 @@ CREATE TRIGGER identities_audit AFTER INSERT OR UPDATE OR DELETE ON identities F
 CREATE TRIGGER removed_users_audit AFTER INSERT OR DELETE ON removed_users FOR EACH ROW EXECUTE FUNCTION audit_row('removed_users', '{user_id}', '{}');
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', '{name}', '{}');
 CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', '{name}', '{}');
+CREATE TRIGGER run_after_audit AFTER INSERT OR DELETE OR UPDATE OF accepts, max_age_minutes, timeout_minutes ON run_after
+    FOR EACH ROW EXECUTE FUNCTION audit_row('run_after', '{connector_id,upstream_id}', '{consumed_at}');
 CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', '{name}', '{entries}');
 CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', '{user_id}', '{}');
 
@@ -941,6 +943,7 @@ END $$;
 DROP SCHEMA api CASCADE;
 DROP TRIGGER owner_quotas_audit ON owner_quotas;
 DROP TRIGGER calendars_audit ON calendars;
+DROP TRIGGER run_after_audit ON run_after;
 DROP TRIGGER conditions_audit ON conditions;
 DROP TRIGGER connector_types_audit ON connector_types;
 DROP TRIGGER connectors_by_changed ON connectors;

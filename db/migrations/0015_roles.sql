@@ -61,6 +61,11 @@ REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
+REVOKE ALL ON FUNCTION run_after_turn(), run_after_refuse(), run_after_written(), connectors_note_chain(), connectors_leave_chain() FROM PUBLIC;
+GRANT SELECT, INSERT (connector_id, upstream_id, accepts, max_age_minutes, timeout_minutes), UPDATE (accepts, max_age_minutes, timeout_minutes), DELETE
+    ON run_after TO echomind_console;
+GRANT SELECT ON upstreams, chains TO echomind_console;
+GRANT SELECT ON run_after, upstreams, chains TO echomind_scheduler, echomind_reader;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
 GRANT SELECT ON calendar_users TO echomind_console;
@@ -68,7 +73,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb),
+    moves.hand_on(integer), moves.lock_chained(integer, timestamptz), moves.upstreams_of(integer, text, timestamptz, timestamptz), moves.note_upstreams_met(integer[]), moves.look_again(integer[], timestamptz[]), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
@@ -171,7 +177,7 @@ GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, sc
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, at_fault) ON connectors TO echomind_reader;
+    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, chained, followed, upstreams_met_at, asks_upstreams, due_at, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,

@@ -134,10 +134,11 @@ func (s *Scheduler) claim(
 			if tooOld(*r) {
 				instead = append(instead, &plan{ID: r.ID, NextSyncAt: &r.NextSyncAt, DueReason: r.DueReason, SlotAt: r.SlotAt})
 				signal(s.askWake)
+				signal(s.chainWake)
 				continue
 			}
 			t := triggerOf(connectorType, *r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
+			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Follows: r.UpstreamsMetAt != nil})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
@@ -230,6 +231,8 @@ type claim struct {
 	RunID uuid.UUID `json:"run_id"`
 	// Asked says that it is for the run that was asked for with parameters.
 	Asked bool `json:"asked,omitempty"`
+	// Follows says that it has waited for others, whose ends its run consumes.
+	Follows bool `json:"follows,omitempty"`
 	slot
 }
 

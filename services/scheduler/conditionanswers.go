@@ -179,7 +179,8 @@ func unmet(r dbgen.LockDueRow, over slot, reason string, c calendarOf) *plan {
 	return q
 }
 
-// tooOld says whether a condition was met so long ago that it is asked again.
+// tooOld says whether a condition was met, or upstreams were, so long ago that they are asked again.
 func tooOld(r dbgen.LockDueRow) bool {
-	return r.ConditionMetAt != nil && r.Now.Sub(*r.ConditionMetAt) > answerHolds
+	return r.ConditionMetAt != nil && r.Now.Sub(*r.ConditionMetAt) > answerHolds ||
+		r.UpstreamsMetAt != nil && r.Now.Sub(*r.UpstreamsMetAt) > answerHolds
 }

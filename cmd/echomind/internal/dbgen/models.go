@@ -91,6 +91,10 @@ type Connector struct {
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
 	ConditionMetAt     *time.Time
+	Chained            bool
+	Followed           bool
+	UpstreamsMetAt     *time.Time
+	AsksUpstreams      bool
 	AsksCondition      bool
 	DueAt              *time.Time
 	AtFault            *bool
