@@ -117,6 +117,10 @@ var nonsense = map[string]struct{ before, sql string }{
 	"sightings_source_id_length":  {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, '', 1)`},
 	"sightings_no_range":          {"", `INSERT INTO sightings VALUES (1, gen_random_uuid(), 1, 'a', 0)`},
 	"run_messages_no_range":       {"", `INSERT INTO run_messages (try_id, no) VALUES (gen_random_uuid(), 0)`},
+	"run_after_accepts_known":     {"", `INSERT INTO run_after (connector_id, upstream_id, accepts) VALUES (1, 2, 'odd')`},
+	"run_after_max_age_range":     {"", `INSERT INTO run_after (connector_id, upstream_id, max_age_minutes) VALUES (1, 2, 0)`},
+	"run_after_timeout_range":     {"", `INSERT INTO run_after (connector_id, upstream_id, timeout_minutes) VALUES (1, 2, 525601)`},
+	"run_after_not_itself":        {"", `INSERT INTO run_after (connector_id, upstream_id) VALUES (1, 1)`},
 	"run_messages_given_up_known": {"", `INSERT INTO run_messages (try_id, no, given_up) VALUES (gen_random_uuid(), 1, 'lost')`},
 
 	"documents_source_id_length": {"", `INSERT INTO documents (config_version, connector_id, source_id) VALUES (1, 1, '')`},

@@ -663,7 +663,7 @@ BEGIN
     FOR u IN SELECT n.connector_id FROM upstreams n WHERE n.news ORDER BY n.connector_id LIMIT batch FOR UPDATE SKIP LOCKED LOOP
         told := ARRAY(SELECT k.connector_id FROM run_after a, LATERAL (
             SELECT l.connector_id FROM chains l WHERE l.connector_id = a.connector_id FOR UPDATE SKIP LOCKED) k WHERE a.upstream_id = u);
-        UPDATE chains c SET look_at = clock_timestamp() WHERE c.connector_id = ANY (told);
+        UPDATE chains c SET look_at = '-infinity' WHERE c.connector_id = ANY (told);
         IF cardinality(told) = (SELECT count(*) FROM run_after a WHERE a.upstream_id = u) THEN
             UPDATE upstreams n SET news = false WHERE n.connector_id = u;
             told_to := told_to + 1;
@@ -842,7 +842,7 @@ BEGIN
                 PERFORM pg_notify('connectors_due', (SELECT k.type FROM connectors k WHERE k.id = OLD.connector_id));
             END IF;
         ELSE
-            UPDATE chains SET look_at = clock_timestamp() WHERE connector_id = OLD.connector_id;
+            UPDATE chains SET look_at = '-infinity' WHERE connector_id = OLD.connector_id;
         END IF;
         RETURN NULL;
     END IF;
@@ -876,7 +876,7 @@ BEGIN
             ON CONFLICT (connector_id) DO NOTHING;
         END IF;
     END IF;
-    INSERT INTO chains AS h (connector_id, look_at) VALUES (NEW.connector_id, clock_timestamp())
+    INSERT INTO chains AS h (connector_id, look_at) VALUES (NEW.connector_id, '-infinity')
         ON CONFLICT (connector_id) DO UPDATE SET look_at = EXCLUDED.look_at;
     SELECT * INTO c FROM connectors k WHERE k.id = NEW.connector_id FOR UPDATE;
     c.chained := true;
