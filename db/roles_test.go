@@ -31,6 +31,8 @@ var someColumns = map[string]string{
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
 		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes calendar calendar_use condition max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
+	"console i run_after":         "connector_id upstream_id accepts max_age_minutes timeout_minutes",
+	"console u run_after":         "accepts max_age_minutes timeout_minutes",
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
@@ -235,7 +237,7 @@ func (b *base) cell(role, table string, columns []string) string {
 		}
 		var may, writable []string
 		for _, column := range columns {
-			if (column == "at_fault" || column == "asks_condition" || column == "due_at") && right.letter != "r" {
+			if (column == "at_fault" || column == "asks_condition" || column == "asks_upstreams" || column == "due_at") && right.letter != "r" {
 				continue // generated
 			}
 			writable = append(writable, column)

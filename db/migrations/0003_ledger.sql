@@ -291,6 +291,13 @@ SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_la
     progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
+-- How far those have come whom connectors run after, of the runs that count.
+CREATE VIEW run_after_ends AS
+SELECT a.connector_id, a.upstream_id, a.max_age_minutes, a.timeout_minutes, a.consumed_at,
+    CASE a.accepts WHEN 'any' THEN u.done_at ELSE u.completed_at END AS ended_at,
+    CASE a.accepts WHEN 'any' THEN u.done_for ELSE u.completed_for END AS ended_for
+FROM run_after a LEFT JOIN upstreams u ON u.connector_id = a.upstream_id;
+
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
 -- waiting or at work. Nothing of its configuration. Ask for one connector: the others of its type are counted for each row.
 CREATE VIEW connector_evidence AS
@@ -298,6 +305,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.calendar, c.calendar_use,
+    c.asks_upstreams, v.upstream_id, v.upstream_name, v.upstream_status, v.upstream_ended_at,
     c.condition, c.asks_condition, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.parameters_due_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
@@ -332,6 +340,13 @@ JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id
 LEFT JOIN workers w ON w.id = r.worker_id
 LEFT JOIN unmet_slots u ON u.connector_id = c.id
+-- The first of those that it waits for.
+LEFT JOIN LATERAL (SELECT n.upstream_id, p.name AS upstream_name, p.status AS upstream_status, n.ended_at AS upstream_ended_at
+    FROM run_after_ends n JOIN connectors p ON p.id = n.upstream_id
+    WHERE c.asks_upstreams AND n.connector_id = c.id AND (n.ended_at IS NULL
+        OR n.ended_for < (SELECT clock_timestamp()) - make_interval(mins => n.max_age_minutes)
+        OR (c.due_reason = 'upstream' AND n.consumed_at IS NOT DISTINCT FROM n.ended_at))
+    ORDER BY n.upstream_id LIMIT 1) v ON true
 -- The lock that the run has waited for longest.
 LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
     AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
@@ -339,6 +354,7 @@ LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_tim
 
 -- +goose Down
 DROP VIEW connector_evidence;
+DROP VIEW run_after_ends;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE unmet_slots;

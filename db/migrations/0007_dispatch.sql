@@ -705,13 +705,10 @@ CREATE FUNCTION moves.upstreams_of(connector integer, reason text, due timestamp
         OUT met boolean, OUT upstream integer, OUT gives_up_at timestamptz) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     WITH ends AS (
-        SELECT a.upstream_id, a.timeout_minutes, e.at, e.at IS NOT NULL
-            AND (a.max_age_minutes IS NULL OR e.slot >= moment - make_interval(mins => a.max_age_minutes))
-            AND (reason <> 'upstream' OR a.consumed_at IS DISTINCT FROM e.at) AS has
-        FROM run_after a LEFT JOIN upstreams u ON u.connector_id = a.upstream_id,
-            LATERAL (SELECT CASE a.accepts WHEN 'any' THEN u.done_at ELSE u.completed_at END AS at,
-                CASE a.accepts WHEN 'any' THEN u.done_for ELSE u.completed_for END AS slot) e
-        WHERE a.connector_id = connector),
+        SELECT a.upstream_id, a.timeout_minutes, a.ended_at AS at, a.ended_at IS NOT NULL
+            AND (a.max_age_minutes IS NULL OR a.ended_for >= moment - make_interval(mins => a.max_age_minutes))
+            AND (reason <> 'upstream' OR a.consumed_at IS DISTINCT FROM a.ended_at) AS has
+        FROM run_after_ends a WHERE a.connector_id = connector),
     since AS (SELECT CASE reason WHEN 'upstream' THEN min(n.at) FILTER (WHERE n.has) ELSE due END AS at FROM ends n)
     SELECT n.upstream_id, s.at + make_interval(mins => n.timeout_minutes) INTO upstream, gives_up_at
     FROM ends n, since s WHERE NOT n.has ORDER BY 2, 1 LIMIT 1;

@@ -125,8 +125,7 @@ BEGIN
         WHERE k.ctid = s.ctid
         RETURNING k.type, k.needs_plan OR k.followed OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due,
             CASE WHEN k.followed THEN moves.note_end(k.id, 'skipped', moment, k.claimed_for) END AS noted)
-        SELECT m.type, m.due FROM moved m GROUP BY m.type, m.due
-    LOOP
+        SELECT m.type, m.due FROM moved m GROUP BY m.type, m.due LOOP
         c.type := r.type;
         c.needs_plan := r.due;
         PERFORM moves.wake(c, true);

@@ -138,6 +138,8 @@ const (
 	BrokerRefuses     Cause = "broker_refuses"
 	SchedulerAway     Cause = "scheduler_away"
 	SchedulerIdle     Cause = "scheduler_idle"
+	// WaitsForUpstream is of a connector that is due, and waits for one that it runs after.
+	WaitsForUpstream Cause = "waits_for_upstream"
 	// AsksCondition is of a job that is due, and whose condition is asked first.
 	AsksCondition   Cause = "asks_condition"
 	CapFull         Cause = "cap_full"

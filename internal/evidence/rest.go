@@ -71,9 +71,9 @@ func (x *explanation) asked() {
 		return
 	}
 	x.fact("a run with parameters was asked for; it is due %s", clock.Until(*c.ParametersDueAt, x.Now))
-	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition) {
+	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition || c.AsksUpstreams) {
 		manual := "manual"
-		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition = c.ParametersDueAt, &manual, nil, false
+		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition, c.AsksUpstreams = c.ParametersDueAt, &manual, nil, false, false
 	}
 }
 
@@ -133,6 +133,10 @@ func (x *explanation) due() {
 	c := x.Connector
 	age := x.Now.Sub(*c.NextSyncAt)
 	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
+	if c.AsksUpstreams {
+		x.follows()
+		return
+	}
 	if c.AsksCondition {
 		x.asks(age)
 		return
@@ -186,6 +190,33 @@ func (x *explanation) due() {
 	default:
 		x.conclude(DueNow, "it became due a moment ago", "a scheduler that is enabled and leads dispatches it within moments, "+
 			"at the latest in "+clock.Span(x.Settings.CheckInterval))
+	}
+}
+
+// follows is of a connector that is due, and runs after others.
+func (x *explanation) follows() {
+	c := x.Connector
+	by := fmt.Sprintf("; `echomind connectors trigger %d` runs it now, without waiting", c.ID)
+	seen, idle := x.scheduler()
+	switch {
+	case c.UpstreamID != nil:
+		ended := "no run of it has counted yet"
+		if c.UpstreamEndedAt != nil {
+			ended = "its last run that counts ended " + clock.At(*c.UpstreamEndedAt, x.Now) + ", and was used already, or its slot is too old"
+		}
+		x.fact("upstream %d (%s) is %s; %s", *c.UpstreamID, text(c.UpstreamName, ""), text(c.UpstreamStatus, ""), ended)
+		next := fmt.Sprintf("it runs when that is done; `echomind why %d` says what that waits for", *c.UpstreamID)
+		if text(c.UpstreamStatus, "") == "DISABLED" {
+			next = fmt.Sprintf("nothing, until that is enabled (`echomind connectors enable %d`), or the wait is over", *c.UpstreamID)
+		}
+		x.conclude(WaitsForUpstream, fmt.Sprintf("it runs after connector %d, which is %s", *c.UpstreamID, text(c.UpstreamStatus, "")), next+by)
+	case !seen:
+		x.conclude(SchedulerAway, "those that it runs after are done, and no scheduler runs that could see it",
+			"it goes on as soon as one runs; start it with `echomind run`, or the scheduler program")
+	case idle:
+		x.conclude(SchedulerIdle, "those that it runs after are done, and no scheduler looks at it", "look at the scheduler's log and /readyz")
+	default:
+		x.conclude(WaitsForUpstream, "it runs after others, which are looked at now", "it runs when they are done"+by)
 	}
 }
 

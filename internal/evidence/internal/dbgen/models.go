@@ -34,6 +34,11 @@ type ApiEvidence struct {
 	CatchUpMinutes     *int32
 	Calendar           *string
 	CalendarUse        string
+	AsksUpstreams      bool
+	UpstreamID         *int32
+	UpstreamName       *string
+	UpstreamStatus     *string
+	UpstreamEndedAt    *time.Time
 	Condition          *string
 	AsksCondition      bool
 	ConditionMetAt     *time.Time
@@ -115,6 +120,11 @@ type ConnectorEvidence struct {
 	CatchUpMinutes     *int32
 	Calendar           *string
 	CalendarUse        string
+	AsksUpstreams      bool
+	UpstreamID         *int32
+	UpstreamName       *string
+	UpstreamStatus     *string
+	UpstreamEndedAt    *time.Time
 	Condition          *string
 	AsksCondition      bool
 	ConditionMetAt     *time.Time
