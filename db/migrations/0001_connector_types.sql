@@ -10,8 +10,39 @@ CREATE TABLE connector_types (
         CONSTRAINT connector_types_refresh_range CHECK (default_refresh_minutes BETWEEN 0 AND 5256000),
     -- How many connectors of the type may be PENDING or SYNCING at once; 0 = no cap, null = the service's default.
     max_concurrent_syncs integer
-        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0)
+        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
+    -- Keys that every connector of the type has besides its own: docs/concurrency.md.
+    concurrency_keys text[]
+        CONSTRAINT connector_types_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND array_position(concurrency_keys, NULL) IS NULL
+            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}( [A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}){0,3}$')
 );
+
+-- How many runs that have a key may be in flight at once. A key without a row has no limit. Administrators write them.
+CREATE TABLE concurrency_limits (
+    key        text PRIMARY KEY
+        CONSTRAINT concurrency_limits_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$'),
+    most       integer NOT NULL
+        CONSTRAINT concurrency_limits_most_range CHECK (most BETWEEN 0 AND 10000),
+    -- Whose connectors (user_id) the key is for; null = everybody's. Others who name it hold no place of it, and wait for none.
+    user_ids   integer[]
+        CONSTRAINT concurrency_limits_users_number CHECK (cardinality(user_ids) BETWEEN 1 AND 1000),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_by text
+);
+
+-- Keys for which connectors wait, see release_waiting. A row goes when nobody waits any more.
+CREATE TABLE waiting_keys (
+    key    text PRIMARY KEY,
+    -- The next verdict that leaves a place of the key wakes the scheduler.
+    waits  boolean NOT NULL DEFAULT true,
+    -- The owner who had the last turn.
+    served integer NOT NULL DEFAULT 0,
+    since  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+-- release_waiting: keys of which a place was left.
+CREATE INDEX waiting_keys_left ON waiting_keys (key) WHERE NOT waits;
 
 -- Whether the last claim of a capped type left something due because of the cap: the next verdict wakes the scheduler. A table of
 -- its own, so that a transaction which ends a run and stays open keeps nobody from adding connectors of the type or from its cap.
@@ -165,4 +196,6 @@ DROP TABLE conditions;
 DROP SCHEMA condition_queries CASCADE;
 DROP TABLE owner_quotas;
 DROP TABLE waiting_types;
+DROP TABLE waiting_keys;
+DROP TABLE concurrency_limits;
 DROP TABLE connector_types;

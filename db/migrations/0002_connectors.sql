@@ -137,13 +137,19 @@ CREATE TABLE connectors (
     -- Since when its source puts it off and it comes no further: no sync has completed, nor passed a checkpoint that brought it further.
     -- Null where none was postponed since, or one has failed, which is seen.
     put_off_since        timestamptz,
+    -- Which of them may be in flight at once is limited by their keys, and those of its type: docs/concurrency.md.
+    concurrency_keys     text[]
+        CONSTRAINT connectors_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND array_position(concurrency_keys, NULL) IS NULL
+            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}( [A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}){0,3}$'),
+    -- The key that was full when it was to be claimed: it is not due until release_waiting gives it a turn.
+    waits_for_key        text,
     -- When its condition was met for what it is due for; null = it was not asked yet, or there is none.
     condition_met_at     timestamptz,
     -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
     asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
         AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
     -- When it is to be claimed: for what it is due for, unless its condition is to be asked first, or for a run with parameters.
-    due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL THEN NULL
+    due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL OR waits_for_key IS NOT NULL THEN NULL
         WHEN condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
             AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false) THEN parameters_due_at
         ELSE least(next_sync_at, parameters_due_at) END) STORED,
@@ -165,6 +171,8 @@ CREATE TABLE connectors (
 CREATE INDEX connectors_due ON connectors (type, due_at) WHERE due_at IS NOT NULL;
 -- lock_by_owner: who has something due of a capped type, and the longest due of each.
 CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, due_at) WHERE due_at IS NOT NULL;
+-- release_waiting: who waits for a key, by owner. No connector that waits for none is in it.
+CREATE INDEX connectors_waiting_for_key ON connectors (waits_for_key, user_id, next_sync_at) WHERE waits_for_key IS NOT NULL;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.

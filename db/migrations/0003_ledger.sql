@@ -81,6 +81,8 @@ CREATE TABLE open_runs (
     wait_message         text,
     -- Whether it has asked for a lock of a scarce thing: what ends it frees those.
     has_locks            boolean NOT NULL DEFAULT false,
+    -- Whether it has places of concurrency keys: what ends it leaves them.
+    has_keys             boolean NOT NULL DEFAULT false,
     -- The last hundred of its try's questions for locks that it has given up: such a question is given nothing, should it arrive later.
     freed_asks           bigint[],
     -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
@@ -101,6 +103,18 @@ CREATE TABLE open_runs (
     CONSTRAINT open_runs_notes_range CHECK (notes BETWEEN 0 AND stored),
     CONSTRAINT open_runs_picked_up_by_a_try CHECK ((picked_up_at IS NULL) = (try_id IS NULL))
 ) WITH (fillfactor = 60);
+
+-- The concurrency keys that open runs have, with a limit or without: a limit that comes counts them, too.
+CREATE TABLE key_places (
+    key          text NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    user_id      integer NOT NULL,
+    since        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (key, run_id)
+);
+-- end_runs: the places that a run leaves.
+CREATE INDEX key_places_run ON key_places (run_id);
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
@@ -348,4 +362,5 @@ DROP TABLE lock_waiters;
 DROP TABLE resource_locks;
 DROP SEQUENCE lock_epochs;
 DROP TABLE workers;
+DROP TABLE key_places;
 DROP TABLE open_runs;

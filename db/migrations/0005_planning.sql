@@ -176,12 +176,34 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Leaves the places of keys that runs have had, and wakes the scheduler where one of them is waited for: once, as wake does for types.
+-- +goose StatementBegin
+CREATE FUNCTION moves.leave_keys(ended uuid[]) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    left_keys text[];
+    told      text[];
+BEGIN
+    WITH gone AS (DELETE FROM key_places p WHERE p.run_id = ANY (ended) RETURNING p.key)
+    SELECT array_agg(DISTINCT g.key) INTO left_keys FROM gone g;
+    IF NOT EXISTS (SELECT FROM waiting_keys w WHERE w.key = ANY (left_keys) AND w.waits) THEN
+        RETURN;
+    END IF;
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        told := ARRAY(SELECT w.key FROM waiting_keys w WHERE w.key = ANY (left_keys) AND w.waits FOR NO KEY UPDATE SKIP LOCKED);
+        UPDATE waiting_keys SET waits = false WHERE key = ANY (told);
+    END IF;
+    PERFORM pg_notify('connectors_due', '');
+END $$;
+-- +goose StatementEnd
+
 -- Gives open runs their verdict: from open_runs into the ledger, and onto the list of what is to be swept. own: their workers say so, and work no more.
 -- +goose StatementBegin
 CREATE FUNCTION moves.end_runs(ended uuid[], verdict text, why text, message text DEFAULT NULL, own boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     had_locks boolean;
+    had_keys  boolean;
 BEGIN
     WITH gone AS (DELETE FROM open_runs WHERE id = ANY(ended) RETURNING *),
     kept AS (
@@ -200,9 +222,12 @@ BEGIN
         INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
         SELECT id, connector_id, try_id, config_version, false FROM gone
         ON CONFLICT (run_id) DO NOTHING)
-    SELECT bool_or(has_locks) INTO had_locks FROM gone;
+    SELECT bool_or(has_locks), bool_or(has_keys) INTO had_locks, had_keys FROM gone;
     IF had_locks THEN
         PERFORM moves.let_go(ended, own);
+    END IF;
+    IF had_keys THEN
+        PERFORM moves.leave_keys(ended);
     END IF;
 END $$;
 -- +goose StatementEnd
@@ -305,6 +330,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP FUNCTION moves.leave_keys(uuid[]);
 DROP FUNCTION moves.wake(connectors, boolean);
 DROP FUNCTION moves.miss_slots(connectors, text);
 DROP FUNCTION moves.end_unmet(integer[]);

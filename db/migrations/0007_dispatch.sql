@@ -102,6 +102,173 @@ CREATE FUNCTION moves.message_bytes(config jsonb, state jsonb, listing jsonb) RE
 $$;
 -- +goose StatementEnd
 
+-- Which of these connectors, which the transaction has locked and is to claim in this order, find a place of each of their keys. Those that find
+-- none wait, and are not due until release_waiting gives them a turn: the next look does not walk over them. Claimers take turns for each
+-- key that has a limit, in one order for all, and each asks once in a transaction, so that they do not wait for each other in a circle. Without
+-- holds nothing is claimed: it takes no turn, and only those wait whose key is full.
+-- +goose StatementBegin
+CREATE FUNCTION moves.take_keys(ids integer[], holds boolean DEFAULT true) RETURNS TABLE (connector_id integer, waits_for text, has text[])
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    k       record;
+    full_of text[] := '{}';
+    limited text[];
+    room    jsonb;
+BEGIN
+    limited := ARRAY(SELECT l.key FROM (SELECT DISTINCT u.key FROM moves.keys_of(ids) n, unnest(n.keys) u(key)) s,
+        LATERAL (SELECT c.key FROM concurrency_limits c WHERE c.key = s.key OFFSET 0) l);
+    IF holds THEN
+        PERFORM pg_advisory_xact_lock(hashtext('echomind.key'), h.hash) FROM (
+            SELECT DISTINCT hashtext(u.key) AS hash FROM unnest(limited) u(key) ORDER BY 1) h;
+    END IF;
+    -- A statement of its own: it sees what the claimers before have committed.
+    SELECT coalesce(jsonb_object_agg(l.key, l.most - (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = l.key
+            AND (l.user_ids IS NULL OR p.user_id = ANY (l.user_ids)) LIMIT l.most) held)), '{}')
+        INTO room FROM unnest(limited) u(key), LATERAL (SELECT c.* FROM concurrency_limits c WHERE c.key = u.key OFFSET 0) l;
+    FOR k IN SELECT n.* FROM moves.keys_of(ids) n ORDER BY n.no LOOP
+        connector_id := k.id;
+        has := k.keys;
+        waits_for := (SELECT u.key FROM unnest(k.limited) u(key) WHERE (room->>u.key)::integer <= 0 LIMIT 1);
+        IF waits_for IS NOT NULL THEN
+            UPDATE connectors c SET waits_for_key = take_keys.waits_for WHERE c.id = k.id;
+            full_of := full_of || waits_for;
+        ELSIF holds THEN
+            room := room || (SELECT coalesce(jsonb_object_agg(u.key, (room->>u.key)::integer - 1), '{}') FROM unnest(k.limited) u(key) WHERE room ? u.key);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+    FOR k IN SELECT DISTINCT u.key FROM unnest(full_of) u(key) ORDER BY 1 LOOP
+        PERFORM moves.note_waiting_key(k.key);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down that somebody waits for a key. Of a row that somebody holds nothing, see note_waiting.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_waiting_key(full_key text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM waiting_keys w WHERE w.key = full_key;
+    IF NOT FOUND THEN
+        INSERT INTO waiting_keys (key) VALUES (full_key) ON CONFLICT DO NOTHING;
+    ELSE
+        PERFORM FROM waiting_keys w WHERE w.key = full_key AND NOT w.waits FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE waiting_keys SET waits = true WHERE key = full_key;
+        END IF;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- The keys of connectors, with those of their types, in the order of the ids, and which of them are limited for their owners. Each once.
+-- +goose StatementBegin
+CREATE FUNCTION moves.keys_of(ids integer[]) RETURNS TABLE (no bigint, id integer, keys text[], limited text[])
+    LANGUAGE sql STABLE AS $$
+    SELECT i.no, i.id, k.keys, ARRAY(SELECT l.key FROM unnest(k.keys) u(key), LATERAL (
+        SELECT q.key, q.user_ids FROM concurrency_limits q WHERE q.key = u.key OFFSET 0) l WHERE l.user_ids IS NULL OR c.user_id = ANY (l.user_ids) ORDER BY 1)
+    FROM unnest(ids) WITH ORDINALITY i(id, no),
+        LATERAL (SELECT l.user_id, l.concurrency_keys, l.type FROM connectors l WHERE l.id = i.id OFFSET 0) c,
+        LATERAL (SELECT ARRAY(SELECT DISTINCT u.key FROM unnest(c.concurrency_keys || (
+            SELECT t.concurrency_keys FROM connector_types t WHERE t.name = c.type)) u(key) ORDER BY 1) AS keys) k
+$$;
+-- +goose StatementEnd
+
+-- Writes down the keys that runs which the transaction has claimed have. places: [{run_id, keys}].
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_keys(places jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+BEGIN
+    WITH runs AS (UPDATE open_runs r SET has_keys = true FROM jsonb_to_recordset(places) p(run_id uuid, keys text[])
+        WHERE r.id = p.run_id RETURNING r.id, r.connector_id, r.user_id, p.keys)
+    INSERT INTO key_places (key, run_id, connector_id, user_id) SELECT u.key, r.id, r.connector_id, r.user_id FROM runs r, unnest(r.keys) u(key);
+END $$;
+-- +goose StatementEnd
+
+-- Makes those due again who wait for a key: as many as there are places, owner by owner, the longest due of each first; all of them,
+-- a batch at a time, where its limit is gone. Their claim looks at all their keys again. Who holds the key's row holds up nobody.
+-- The row stays while somebody waits: it goes only where no claimer has the key's turn, who may be adding one.
+-- +goose StatementBegin
+CREATE FUNCTION moves.release_key(w waiting_keys, batch integer) RETURNS integer
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off AS $$
+DECLARE
+    bound    concurrency_limits;
+    free     integer := batch;
+    next     record;
+    released integer := 0;
+BEGIN
+    SELECT l.* INTO bound FROM concurrency_limits l WHERE l.key = w.key;
+    IF FOUND THEN
+        SELECT bound.most - count(*) INTO free FROM (SELECT FROM key_places p WHERE p.key = w.key
+            AND (bound.user_ids IS NULL OR p.user_id = ANY (bound.user_ids)) LIMIT bound.most) held;
+    END IF;
+    WHILE released < least(free, batch) LOOP
+        SELECT c.id, c.user_id INTO next FROM connectors c WHERE c.waits_for_key = w.key AND c.user_id > w.served
+        ORDER BY c.waits_for_key, c.user_id, c.next_sync_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            UPDATE connectors c SET waits_for_key = NULL WHERE c.id = next.id;
+            released := released + 1;
+            w.served := next.user_id;
+        ELSIF w.served = 0 THEN
+            EXIT;   -- nobody from the first owner on
+        ELSE
+            w.served := 0;
+        END IF;
+    END LOOP;
+    IF NOT EXISTS (SELECT FROM connectors c WHERE c.waits_for_key = w.key)
+            AND pg_try_advisory_xact_lock(hashtext('echomind.key'), hashtext(w.key)) THEN
+        DELETE FROM waiting_keys k WHERE k.ctid = (SELECT o.ctid FROM waiting_keys o WHERE o.key = w.key FOR UPDATE SKIP LOCKED)
+            AND NOT EXISTS (SELECT FROM connectors c WHERE c.waits_for_key = w.key);
+    ELSE
+        UPDATE waiting_keys k SET waits = (released < batch), served = w.served
+        WHERE k.ctid = (SELECT o.ctid FROM waiting_keys o WHERE o.key = w.key FOR NO KEY UPDATE SKIP LOCKED)
+            AND (k.waits <> (released < batch) OR k.served <> w.served);
+    END IF;
+    RETURN released;
+END $$;
+-- +goose StatementEnd
+
+-- Releases those who wait for keys, see release_key: of the keys of which a place was left, and of twenty others behind `after`, so that nothing
+-- depends on a flag. Of two schedulers that look one has a key.
+-- +goose StatementBegin
+CREATE FUNCTION moves.release_waiting(after text, batch integer, OUT released integer, OUT last text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    w waiting_keys;
+BEGIN
+    released := 0;
+    last := '';
+    FOR w IN SELECT * FROM ((SELECT * FROM waiting_keys k WHERE NOT k.waits ORDER BY k.key LIMIT 100) UNION ALL
+            (SELECT * FROM waiting_keys k WHERE k.waits AND k.key > release_waiting.after ORDER BY k.key LIMIT 20)) k LOOP
+        EXIT WHEN released >= batch;
+        IF w.waits THEN
+            last := w.key;
+        END IF;
+        CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtext('echomind.key_turn'), hashtext(w.key));
+        released := released + moves.release_key(w, batch - released);
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- A limit that comes, changes or goes: who waits for its key is looked at next.
+-- +goose StatementBegin
+CREATE FUNCTION concurrency_limits_write() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.key <> OLD.key THEN
+            RAISE EXCEPTION 'limit of key %: its key cannot be changed', OLD.key USING ERRCODE = 'check_violation',
+                SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'concurrency_limits_key_stays', HINT = 'Add another, and delete this one.';
+        END IF;
+        NEW.updated_at := clock_timestamp();
+    END IF;
+    UPDATE waiting_keys SET waits = false
+    WHERE ctid = (SELECT w.ctid FROM waiting_keys w WHERE w.key = coalesce(NEW.key, OLD.key) FOR NO KEY UPDATE SKIP LOCKED);
+    PERFORM pg_notify('connectors_due', '');
+    RETURN coalesce(NEW, OLD);
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER concurrency_limits_write BEFORE INSERT OR UPDATE OR DELETE ON concurrency_limits
+    FOR EACH ROW EXECUTE FUNCTION concurrency_limits_write();
+
 -- Writes the verdict of slots that no run answers, of connectors that the transaction has locked. Those of a cron schedule are behind
 -- planned_through, and have none; an interval's slot may have one where the clock has stepped back.
 -- answers: [{id, passed: [{verdict, reason, first, last, count}]}].
@@ -567,18 +734,23 @@ CREATE FUNCTION moves.claim_again(c connectors) RETURNS uuid LANGUAGE plpgsql AS
 DECLARE
     present timestamptz := clock_timestamp();
     lost    record;
+    next    uuid;
 BEGIN
-    SELECT o.deletions_allowed_at, o.parameters, o.due_at INTO lost FROM open_runs o WHERE o.id = c.run_id;
+    SELECT o.deletions_allowed_at, o.parameters, o.due_at, o.has_keys INTO lost FROM open_runs o WHERE o.id = c.run_id;
     c.status_message := 'worker lost: its lease ran out';
     c.deletions_allowed_at := coalesce(c.deletions_allowed_at, lost.deletions_allowed_at);
+    next := gen_random_uuid();
+    IF lost.has_keys THEN
+        UPDATE key_places p SET run_id = next WHERE p.run_id = c.run_id;
+    END IF;
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
-    c.run_id := gen_random_uuid();
+    c.run_id := next;
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at, has_keys)
     VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue',
-        CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present);
+        CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present, lost.has_keys);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
@@ -624,6 +796,14 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP TRIGGER concurrency_limits_write ON concurrency_limits;
+DROP FUNCTION concurrency_limits_write();
+DROP FUNCTION moves.release_waiting(text, integer);
+DROP FUNCTION moves.release_key(waiting_keys, integer);
+DROP FUNCTION moves.note_waiting_key(text);
+DROP FUNCTION moves.take_keys(integer[], boolean);
+DROP FUNCTION moves.keys_of(integer[]);
+DROP FUNCTION moves.note_keys(jsonb);
 DROP FUNCTION moves.claim_asked(integer[], uuid[], timestamptz);
 DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[], bigint);
 DROP FUNCTION moves.claim_again(connectors);

@@ -60,6 +60,7 @@ ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions
 REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
+REVOKE ALL ON FUNCTION concurrency_limits_write() FROM PUBLIC;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
@@ -68,11 +69,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.take_keys(integer[], boolean), moves.note_keys(jsonb), moves.release_waiting(text, integer), moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
-GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
+GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, waiting_keys, workers TO echomind_scheduler;
+GRANT SELECT ON concurrency_limits, key_places, waiting_keys TO echomind_console;
+GRANT SELECT, INSERT, UPDATE, DELETE ON concurrency_limits TO echomind_administrator;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
@@ -121,17 +124,17 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters, unmet_slots TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE ON imported_connectors TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
 GRANT SELECT ON owner_counts, document_counts TO echomind_console;
-GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
+GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys), UPDATE (default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.
 GRANT UPDATE (version_token) ON documents TO echomind_console;
@@ -169,7 +172,7 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
     claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, at_fault) ON connectors TO echomind_reader;

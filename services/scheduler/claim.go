@@ -115,7 +115,11 @@ func (s *Scheduler) claim(
 	if err != nil {
 		return nil, 0, err
 	}
-	over, noPlace := 0, false // of which no slot runs; whether nothing else is looked for
+	places, all, err := s.takeKeys(ctx, tx, all, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	over, noPlace := len(rows)-len(all), false // of which no slot runs, or no key has a place; whether nothing else is looked for
 	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		for _, d := range part {
@@ -158,6 +162,9 @@ func (s *Scheduler) claim(
 			s.log.Error("some locked connectors could not be set PENDING; they are claimed when they are due again",
 				"type", connectorType, "locked", len(claims), "claimed", n)
 		}
+		if err := s.noteKeys(ctx, tx, claims, places); err != nil {
+			return err
+		}
 		claimed = append(claimed, triggers...)
 		return nil
 	}
@@ -175,7 +182,7 @@ func (s *Scheduler) claim(
 	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < len(rows) {
 		return claimed, aside + over, err
 	}
-	// What is passed over holds no place: a whole batch of the longest due is looked through for more of it.
+	// What is passed over, or waits for a key, holds no place: a whole batch of the longest due is looked through for more of it.
 	due.Cap, due.Batch, noPlace = 0, int32(s.config.ClaimBatch), true
 	if rows, err = s.queries.WithTx(tx).LockDue(ctx, due); err != nil {
 		return nil, 0, wrap("lock due connectors of a type that has a cap", err)
@@ -183,6 +190,11 @@ func (s *Scheduler) claim(
 	if all, err = s.decideDue(ctx, tx, rows); err != nil {
 		return nil, 0, err
 	}
+	over += len(all)
+	if _, all, err = s.takeKeys(ctx, tx, all, false); err != nil {
+		return nil, 0, err
+	}
+	over -= len(all)
 	err = write(ctx, tx, how, all, set, refuse)
 	return claimed, aside + over, err
 }
@@ -194,6 +206,9 @@ type dueNow struct {
 	passed *plan     // where no slot that has come runs
 	later  time.Time // to catch up with after an outage
 }
+
+// runs says whether it is to be claimed.
+func (d dueNow) runs() bool { return d.passed == nil && d.later.IsZero() && !tooOld(*d.row) }
 
 func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockDueRow) ([]dueNow, error) {
 	names := make([]calendarNamed, len(rows))

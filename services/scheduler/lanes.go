@@ -31,6 +31,7 @@ type lanes struct {
 
 	mu       sync.Mutex
 	busy     map[string]*lane
+	afterKey string // the last concurrency key that was looked at for places
 	said     outcomeOfLanes
 	promised int           // room in the stream that batches have taken which are not published
 	given    int           // how much room was ever taken
@@ -66,6 +67,12 @@ func (l *lanes) look(ctx context.Context, only []string) error {
 			return fmt.Errorf("ask for the time: %w", err)
 		}
 		s.outage.since(now)
+	}
+	if only == nil {
+		if err := l.releaseWaiting(ctx); err != nil {
+			s.metrics.tickErrors.Inc()
+			return err
+		}
 	}
 	types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 		func(ctx context.Context) ([]dbgen.DueTypesRow, error) {

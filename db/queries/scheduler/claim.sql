@@ -19,6 +19,7 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = @type::text))::boolean AS has_keys,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
@@ -44,3 +45,14 @@ SELECT coalesce((SELECT t.served FROM owner_turns t WHERE t.type = @type::text),
 
 -- name: Claim :one
 SELECT moves.claim(@claims::jsonb, @now::timestamptz)::integer;
+
+-- name: TakeKeys :many
+-- Within the transaction of Claim, once, where a connector or its type names a concurrency key.
+SELECT k.connector_id, k.waits_for, k.has FROM moves.take_keys(@ids::integer[], @holds::boolean) k;
+
+-- name: NoteKeys :exec
+SELECT moves.note_keys(@places::jsonb);
+
+-- name: ReleaseWaiting :one
+-- Before a look at what is due.
+SELECT r.released::integer AS released, r.last::text AS last FROM moves.release_waiting(@after::text, @batch::integer) r;

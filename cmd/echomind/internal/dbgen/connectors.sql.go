@@ -18,7 +18,7 @@ VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4
     $6, $7, $8, $9, $10, $11, $12, $13,
     $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
     coalesce($24::boolean, true), $25, $25)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type AddConnectorParams struct {
@@ -136,6 +136,8 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -145,7 +147,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
@@ -156,6 +158,7 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 		&i.Kind,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }
@@ -208,7 +211,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -272,6 +275,8 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -322,7 +327,7 @@ func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -339,6 +344,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 			&i.Kind,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
+			&i.ConcurrencyKeys,
 		); err != nil {
 			return nil, err
 		}
@@ -351,7 +357,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -441,6 +447,8 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.FailureCount,
 			&i.DocsAnalyzed,
 			&i.PutOffSince,
+			&i.ConcurrencyKeys,
+			&i.WaitsForKey,
 			&i.ConditionMetAt,
 			&i.AsksCondition,
 			&i.DueAt,
@@ -457,7 +465,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -521,6 +529,8 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -535,7 +545,7 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
 `
 
 type SetConnectorTypeParams struct {
@@ -559,6 +569,7 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		&i.Kind,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }
@@ -589,7 +600,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
     calendar = $19, calendar_use = $20, condition = $21, max_retries = $22, deletion_guard = coalesce($23::boolean, deletion_guard), updated_by = $24, updated_at = clock_timestamp()
 WHERE id = $25
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -707,6 +718,8 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,

@@ -90,6 +90,8 @@ type Connector struct {
 	FailureCount       int32
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
+	ConcurrencyKeys    []string
+	WaitsForKey        *string
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
 	DueAt              *time.Time
@@ -101,6 +103,7 @@ type ConnectorType struct {
 	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
 }
 
 type Identity struct {

@@ -263,7 +263,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 }
 
 const listTypes = `-- name: ListTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name LIMIT $1::integer
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types ORDER BY name LIMIT $1::integer
 `
 
 func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, error) {
@@ -280,6 +280,7 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 			&i.Kind,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
+			&i.ConcurrencyKeys,
 		); err != nil {
 			return nil, err
 		}
@@ -399,7 +400,7 @@ func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, erro
 }
 
 const typeOf = `-- name: TypeOf :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error) {
@@ -410,6 +411,7 @@ func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error
 		&i.Kind,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }

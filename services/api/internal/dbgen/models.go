@@ -234,4 +234,5 @@ type ConnectorType struct {
 	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
 }

@@ -77,19 +77,20 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = $1::text))::boolean AS has_keys,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
+    (SELECT coalesce($2::timestamptz, clock_timestamp()))::timestamptz AS now
+FROM moves.lock_due($1::text, $3::integer, $4::integer, $2::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
 `
 
 type LockDueParams struct {
-	Now       *time.Time
 	Type      string
+	Now       *time.Time
 	Cap       int32
 	Batch     int32
 	Refused   []int32
@@ -131,6 +132,7 @@ type LockDueRow struct {
 	SpreadPercent      int32
 	Calendar           *string
 	CalendarUse        string
+	HasKeys            bool
 	Asked              bool
 	Wanted             string
 	Now                time.Time
@@ -139,8 +141,8 @@ type LockDueRow struct {
 // Within the transaction of Claim.
 func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow, error) {
 	rows, err := q.db.Query(ctx, lockDue,
-		arg.Now,
 		arg.Type,
+		arg.Now,
 		arg.Cap,
 		arg.Batch,
 		arg.Refused,
@@ -188,6 +190,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.SpreadPercent,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.HasKeys,
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,
@@ -225,6 +228,15 @@ func (q *Queries) MayClaim(ctx context.Context, arg MayClaimParams) (bool, error
 	return column_1, err
 }
 
+const noteKeys = `-- name: NoteKeys :exec
+SELECT moves.note_keys($1::jsonb)
+`
+
+func (q *Queries) NoteKeys(ctx context.Context, places []byte) error {
+	_, err := q.db.Exec(ctx, noteKeys, places)
+	return err
+}
+
 const ownerTurn = `-- name: OwnerTurn :one
 SELECT coalesce((SELECT t.served FROM owner_turns t WHERE t.type = $1::text), 0)::integer
 `
@@ -235,4 +247,62 @@ func (q *Queries) OwnerTurn(ctx context.Context, type_ string) (int32, error) {
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const releaseWaiting = `-- name: ReleaseWaiting :one
+SELECT r.released::integer AS released, r.last::text AS last FROM moves.release_waiting($1::text, $2::integer) r
+`
+
+type ReleaseWaitingParams struct {
+	After string
+	Batch int32
+}
+
+type ReleaseWaitingRow struct {
+	Released int32
+	Last     string
+}
+
+// Before a look at what is due.
+func (q *Queries) ReleaseWaiting(ctx context.Context, arg ReleaseWaitingParams) (ReleaseWaitingRow, error) {
+	row := q.db.QueryRow(ctx, releaseWaiting, arg.After, arg.Batch)
+	var i ReleaseWaitingRow
+	err := row.Scan(&i.Released, &i.Last)
+	return i, err
+}
+
+const takeKeys = `-- name: TakeKeys :many
+SELECT k.connector_id, k.waits_for, k.has FROM moves.take_keys($1::integer[], $2::boolean) k
+`
+
+type TakeKeysParams struct {
+	Ids   []int32
+	Holds bool
+}
+
+type TakeKeysRow struct {
+	ConnectorID *int32
+	WaitsFor    *string
+	Has         []string
+}
+
+// Within the transaction of Claim, once, where a connector or its type names a concurrency key.
+func (q *Queries) TakeKeys(ctx context.Context, arg TakeKeysParams) ([]TakeKeysRow, error) {
+	rows, err := q.db.Query(ctx, takeKeys, arg.Ids, arg.Holds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TakeKeysRow{}
+	for rows.Next() {
+		var i TakeKeysRow
+		if err := rows.Scan(&i.ConnectorID, &i.WaitsFor, &i.Has); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
