@@ -25,7 +25,7 @@ CREATE TABLE concurrency_limits (
         CONSTRAINT concurrency_limits_most_range CHECK (most BETWEEN 0 AND 10000),
     -- Whose connectors (user_id) the key is for; null = everybody's. Others who name it hold no place of it, and wait for none.
     user_ids   integer[]
-        CONSTRAINT concurrency_limits_users_number CHECK (cardinality(user_ids) BETWEEN 1 AND 1000),
+        CONSTRAINT concurrency_limits_users_number CHECK (cardinality(user_ids) BETWEEN 1 AND 1000 AND array_position(user_ids, NULL) IS NULL),
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     created_by text,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),

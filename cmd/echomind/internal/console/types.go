@@ -22,6 +22,8 @@ type typeView struct {
 	Kind                  string `json:"kind"`
 	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
+	// ConcurrencyKeys are those that every connector of the type has; null = none.
+	ConcurrencyKeys []string `json:"concurrency_keys"`
 }
 
 func types(f *finder) *cobra.Command {
@@ -59,7 +61,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, ConcurrencyKeys: t.ConcurrencyKeys}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -98,6 +100,8 @@ which it is cannot be changed.`,
 	var refresh interval
 	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
+	var keys []string
+	keysFlag(c.Flags(), &keys)
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -113,6 +117,12 @@ which it is cannot be changed.`,
 		}
 		if c.Flags().Changed("max-concurrent") {
 			p.MaxConcurrentSyncs = most
+		}
+		if p.SetsKeys = c.Flags().Changed(keysFlagName); p.SetsKeys {
+			if err := checkKeys(keys); err != nil {
+				return err
+			}
+			p.ConcurrencyKeys = keysGiven(keys)
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if c.Flags().Changed("kind") {

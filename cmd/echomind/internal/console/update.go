@@ -114,7 +114,7 @@ func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams 
 		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
 		DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
 		Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-		Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
+		Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, ConcurrencyKeys: p.ConcurrencyKeys, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 	}
 }
 
@@ -125,6 +125,6 @@ func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
 		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
 		DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
 		Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
-		Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, MaxRetries: old.MaxRetries,
+		Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, ConcurrencyKeys: old.ConcurrencyKeys, MaxRetries: old.MaxRetries,
 	}
 }

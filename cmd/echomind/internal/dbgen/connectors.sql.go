@@ -12,12 +12,12 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-    coalesce($24::boolean, true), $25, $25)
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    coalesce($25::boolean, true), $26, $26)
 RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
@@ -44,6 +44,7 @@ type AddConnectorParams struct {
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -73,6 +74,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -540,11 +542,12 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 }
 
 const setConnectorType = `-- name: SetConnectorType :one
-INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
-VALUES ($1, $2, $3, $4)
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
+VALUES ($1, $2, $3, $4, $5::text[])
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
-    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
+    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs),
+    concurrency_keys = CASE WHEN $6::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
 RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
 `
 
@@ -553,6 +556,8 @@ type SetConnectorTypeParams struct {
 	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
+	SetsKeys              bool
 }
 
 // Adds a type, or changes what is given of one that exists; its kind stays.
@@ -562,6 +567,8 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		arg.Kind,
 		arg.DefaultRefreshMinutes,
 		arg.MaxConcurrentSyncs,
+		arg.ConcurrencyKeys,
+		arg.SetsKeys,
 	)
 	var i ConnectorType
 	err := row.Scan(
@@ -598,8 +605,8 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
     dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
     overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    calendar = $19, calendar_use = $20, condition = $21, max_retries = $22, deletion_guard = coalesce($23::boolean, deletion_guard), updated_by = $24, updated_at = clock_timestamp()
-WHERE id = $25
+    calendar = $19, calendar_use = $20, condition = $21, concurrency_keys = $22, max_retries = $23, deletion_guard = coalesce($24::boolean, deletion_guard), updated_by = $25, updated_at = clock_timestamp()
+WHERE id = $26
 RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
@@ -625,6 +632,7 @@ type UpdateConnectorParams struct {
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -654,6 +662,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,

@@ -21,6 +21,16 @@ type Calendar struct {
 	UpdatedBy *string
 }
 
+type ConcurrencyLimit struct {
+	Key       string
+	Most      int32
+	UserIds   []int32
+	CreatedAt time.Time
+	CreatedBy *string
+	UpdatedAt time.Time
+	UpdatedBy *string
+}
+
 type Condition struct {
 	Name      string
 	Query     string

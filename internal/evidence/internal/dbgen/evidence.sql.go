@@ -29,7 +29,7 @@ func (q *Queries) Calendar(ctx context.Context, name string) (CalendarRow, error
 }
 
 const evidence = `-- name: Evidence :one
-SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM connector_evidence WHERE id = $1
+SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM connector_evidence WHERE id = $1
 `
 
 func (q *Queries) Evidence(ctx context.Context, id int32) (ConnectorEvidence, error) {
@@ -61,6 +61,10 @@ func (q *Queries) Evidence(ctx context.Context, id int32) (ConnectorEvidence, er
 		&i.CalendarUse,
 		&i.Condition,
 		&i.AsksCondition,
+		&i.WaitsForKey,
+		&i.KeyMost,
+		&i.KeyHeld,
+		&i.KeyHeldSince,
 		&i.ConditionMetAt,
 		&i.UnmetAt,
 		&i.UnmetCount,
@@ -173,7 +177,7 @@ func (q *Queries) Past(ctx context.Context, arg PastParams) ([]PastRow, error) {
 }
 
 const seenEvidence = `-- name: SeenEvidence :one
-SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM api.evidence WHERE id = $1
+SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM api.evidence WHERE id = $1
 `
 
 // The same of a connector that the viewer sees.
@@ -206,6 +210,10 @@ func (q *Queries) SeenEvidence(ctx context.Context, id int32) (ApiEvidence, erro
 		&i.CalendarUse,
 		&i.Condition,
 		&i.AsksCondition,
+		&i.WaitsForKey,
+		&i.KeyMost,
+		&i.KeyHeld,
+		&i.KeyHeldSince,
 		&i.ConditionMetAt,
 		&i.UnmetAt,
 		&i.UnmetCount,
