@@ -13,7 +13,7 @@ CREATE TABLE connector_types (
         CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
     -- Keys that every connector of the type has besides its own: docs/concurrency.md.
     concurrency_keys text[]
-        CONSTRAINT connector_types_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND array_position(concurrency_keys, NULL) IS NULL
+        CONSTRAINT connector_types_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
             AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}( [A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}){0,3}$')
 );
 

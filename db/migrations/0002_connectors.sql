@@ -139,7 +139,7 @@ CREATE TABLE connectors (
     put_off_since        timestamptz,
     -- Which of them may be in flight at once is limited by their keys, and those of its type: docs/concurrency.md.
     concurrency_keys     text[]
-        CONSTRAINT connectors_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND array_position(concurrency_keys, NULL) IS NULL
+        CONSTRAINT connectors_keys_form CHECK (array_ndims(concurrency_keys) = 1 AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
             AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}( [A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}){0,3}$'),
     -- The key that was full when it was to be claimed: it is not due until release_waiting gives it a turn.
     waits_for_key        text,
