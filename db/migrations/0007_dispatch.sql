@@ -112,6 +112,7 @@ CREATE FUNCTION moves.take_keys(ids integer[], holds boolean DEFAULT true) RETUR
 DECLARE
     k       record;
     full_of text[] := '{}';
+    waiting integer[] := '{}';
     limited text[];
     room    jsonb;
 BEGIN
@@ -130,13 +131,16 @@ BEGIN
         has := k.keys;
         waits_for := (SELECT u.key FROM unnest(k.limited) u(key) WHERE (room->>u.key)::integer <= 0 LIMIT 1);
         IF waits_for IS NOT NULL THEN
-            UPDATE connectors c SET waits_for_key = take_keys.waits_for WHERE c.id = k.id;
             full_of := full_of || waits_for;
+            waiting := waiting || k.id;
         ELSIF holds THEN
             room := room || (SELECT coalesce(jsonb_object_agg(u.key, (room->>u.key)::integer - 1), '{}') FROM unnest(k.limited) u(key) WHERE room ? u.key);
         END IF;
         RETURN NEXT;
     END LOOP;
+    -- Each by its key, see put.
+    UPDATE connectors c SET waits_for_key = w.key
+    FROM unnest(waiting, full_of) w(id, key), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = w.id OFFSET 0) at WHERE c.ctid = at.ctid;
     FOR k IN SELECT DISTINCT u.key FROM unnest(full_of) u(key) ORDER BY 1 LOOP
         PERFORM moves.note_waiting_key(k.key);
     END LOOP;

@@ -16,7 +16,7 @@ import (
 func (s *stage) keyed(owner, n int, keys ...string) {
 	s.Helper()
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, concurrency_keys)
-		SELECT 'keyed', 'web', $1::int, 60, $3::text[] FROM generate_series(1, $2::int)`, owner, n, keys)
+		SELECT 'keyed', 'web', $1::int, 60, nullif($3::text[], '{}') FROM generate_series(1, $2::int)`, owner, n, keys)
 }
 
 func (s *stage) limitKey(key string, most int) {
