@@ -206,6 +206,8 @@ func (x *explanation) waitsForKey() {
 		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.At(*c.KeyHeldSince, x.Now))
 	}
 	switch {
+	case x.IsGlance: // nothing was counted
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("a verdict of the key's runs makes the next owner's due again"))
 	case c.KeyMost == nil:
 		x.fact("concurrency key %s has no limit any more", key)
 		x.conclude(WaitsForKey, fmt.Sprintf("it waited for concurrency key %s, whose limit is removed", key), "the scheduler makes it due at one of its next looks")

@@ -12,7 +12,7 @@ import (
 // Each connector of a full key is walked over once: the looks after that read none of them, and the one behind them is claimed.
 func TestAFullKeysBacklogIsWalkedOverOnce(t *testing.T) {
 	s := setStage(t)
-	const backlog = 10000
+	const backlog = 100000
 	s.limitKey("full", 0)
 	s.exec(`UPDATE owner_quotas SET max_connectors = 0`)
 	s.force(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, concurrency_keys)
