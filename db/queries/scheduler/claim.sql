@@ -19,13 +19,13 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
-    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = @type::text))::boolean AS has_keys,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = @type::text))::boolean AS has_keys
 FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
     @share::integer, @most_bytes::bigint) c;
 

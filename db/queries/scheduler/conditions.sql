@@ -31,10 +31,10 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
-    false AS has_keys,
     false AS asked,
     (CASE WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now,
+    false AS has_keys
 FROM moves.lock_asking(@ids::integer[], sqlc.narg('now')::timestamptz) c;
 
 -- name: NoteMet :one

@@ -77,20 +77,20 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
-    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = $1::text))::boolean AS has_keys,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce($2::timestamptz, clock_timestamp()))::timestamptz AS now
-FROM moves.lock_due($1::text, $3::integer, $4::integer, $2::timestamptz, $5::integer[],
+    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = $2::text))::boolean AS has_keys
+FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
 `
 
 type LockDueParams struct {
-	Type      string
 	Now       *time.Time
+	Type      string
 	Cap       int32
 	Batch     int32
 	Refused   []int32
@@ -132,17 +132,17 @@ type LockDueRow struct {
 	SpreadPercent      int32
 	Calendar           *string
 	CalendarUse        string
-	HasKeys            bool
 	Asked              bool
 	Wanted             string
 	Now                time.Time
+	HasKeys            bool
 }
 
 // Within the transaction of Claim.
 func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow, error) {
 	rows, err := q.db.Query(ctx, lockDue,
-		arg.Type,
 		arg.Now,
+		arg.Type,
 		arg.Cap,
 		arg.Batch,
 		arg.Refused,
@@ -190,10 +190,10 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.SpreadPercent,
 			&i.Calendar,
 			&i.CalendarUse,
-			&i.HasKeys,
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,
+			&i.HasKeys,
 		); err != nil {
 			return nil, err
 		}

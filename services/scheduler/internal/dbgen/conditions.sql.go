@@ -135,10 +135,10 @@ SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scop
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
     c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
-    false AS has_keys,
     false AS asked,
     (CASE WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now,
+    false AS has_keys
 FROM moves.lock_asking($2::integer[], $1::timestamptz) c
 `
 
@@ -181,10 +181,10 @@ type LockAskingRow struct {
 	SpreadPercent      int32
 	Calendar           *string
 	CalendarUse        string
-	HasKeys            bool
 	Asked              bool
 	Wanted             string
 	Now                time.Time
+	HasKeys            bool
 }
 
 // Within the transaction that writes the answers. The columns are those of LockDue: both are decided about alike.
@@ -231,10 +231,10 @@ func (q *Queries) LockAsking(ctx context.Context, arg LockAskingParams) ([]LockA
 			&i.SpreadPercent,
 			&i.Calendar,
 			&i.CalendarUse,
-			&i.HasKeys,
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,
+			&i.HasKeys,
 		); err != nil {
 			return nil, err
 		}
