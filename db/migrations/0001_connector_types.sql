@@ -5,13 +5,29 @@ CREATE TABLE connector_types (
     -- Whether its runs store documents, or none and have a result.
     kind text NOT NULL DEFAULT 'source'
         CONSTRAINT connector_types_kind_known CHECK (kind IN ('source', 'job')),
+    -- Whether its one connector is the system's: a job without an owner. It stays so: see connector_types_stay.
+    system boolean NOT NULL DEFAULT false
+        CONSTRAINT connector_types_system_is_job CHECK (NOT system OR kind = 'job'),
     -- Minutes between two syncs of a new connector for which nobody chose; null = the service's default.
     default_refresh_minutes integer
         CONSTRAINT connector_types_refresh_range CHECK (default_refresh_minutes BETWEEN 0 AND 5256000),
     -- How many connectors of the type may be PENDING or SYNCING at once; 0 = no cap, null = the service's default.
     max_concurrent_syncs integer
-        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0)
+        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
+    -- Places of a capped type go round by owner, and the system is none. One job has one run at most.
+    CONSTRAINT connector_types_system_has_no_cap CHECK (NOT system OR coalesce(max_concurrent_syncs = 0, false))
 );
+
+-- A type that is the system's has no connectors of users, and the other way round: it cannot become the other.
+-- +goose StatementBegin
+CREATE FUNCTION connector_types_stay() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'type %: whether it is the system''s cannot be changed', OLD.name USING ERRCODE = 'check_violation',
+        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connector_types_system_stays', HINT = 'Add a type of another name.';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connector_types_stay BEFORE UPDATE OF system ON connector_types FOR EACH ROW
+    WHEN (NEW.system <> OLD.system) EXECUTE FUNCTION connector_types_stay();
 
 -- Whether the last claim of a capped type left something due because of the cap: the next verdict wakes the scheduler. A table of
 -- its own, so that a transaction which ends a run and stays open keeps nobody from adding connectors of the type or from its cap.
@@ -166,3 +182,4 @@ DROP SCHEMA condition_queries CASCADE;
 DROP TABLE owner_quotas;
 DROP TABLE waiting_types;
 DROP TABLE connector_types;
+DROP FUNCTION connector_types_stay();

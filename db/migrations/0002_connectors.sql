@@ -31,10 +31,11 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_name_form CHECK (length(name) BETWEEN 1 AND 200),
     type                 text NOT NULL
         CONSTRAINT connectors_type_known REFERENCES connector_types (name),
-    user_id              integer NOT NULL
+    -- Null: the system, which is nobody. On the wire, and in open_runs, that is 0.
+    user_id              integer
         CONSTRAINT connectors_user_id_positive CHECK (user_id > 0),
     scope                text NOT NULL DEFAULT 'user'
-        CONSTRAINT connectors_scope_known CHECK (scope IN ('user', 'group', 'org')),
+        CONSTRAINT connectors_scope_known CHECK (scope IN ('user', 'group', 'org', 'system')),
     scope_id             text
         CONSTRAINT connectors_scope_id_form CHECK (scope_id ~ '^[A-Za-z0-9_-]{1,128}$'),
     config               jsonb NOT NULL DEFAULT '{}',
@@ -151,6 +152,8 @@ CREATE TABLE connectors (
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
     CONSTRAINT connectors_group_has_scope_id CHECK (scope <> 'group' OR scope_id IS NOT NULL),
+    CONSTRAINT connectors_owner CHECK ((scope = 'system') = (user_id IS NULL)),
+    CONSTRAINT connectors_system_has_no_scope_id CHECK (scope <> 'system' OR scope_id IS NULL),
     CONSTRAINT connectors_one_schedule CHECK (schedule_cron IS NULL OR refresh_freq_minutes IS NULL),
     CONSTRAINT connectors_in_flight_has_run CHECK ((status IN ('PENDING', 'SYNCING')) = (run_id IS NOT NULL)),
     CONSTRAINT connectors_due_at_rest
@@ -175,6 +178,8 @@ CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
 CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_off_since IS NOT NULL;
 -- Search: the connectors a user may read.
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
+-- One system job of a type: whoever adds it again changes it. SystemJobs: all of them.
+CREATE UNIQUE INDEX connectors_one_system_job ON connectors (type) WHERE scope = 'system';
 
 -- The bounds of config. A CHECK reads every column at each UPDATE, and each move is one: of 64 KiB it would cost most of what a
 -- move does. A constraint trigger looks where config is written, whoever writes it.
@@ -249,6 +254,26 @@ END $$;
 CREATE TRIGGER connectors_condition_allowed BEFORE INSERT OR UPDATE OF condition, type, user_id ON connectors
     FOR EACH ROW WHEN (NEW.condition IS NOT NULL) EXECUTE FUNCTION connectors_refuse_condition();
 
+-- Types of the system have its jobs and no other connectors, and a system job stays what it is.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_refuse_scope() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND ((OLD.scope = 'system') <> (NEW.scope = 'system') OR (OLD.scope = 'system' AND NEW.type <> OLD.type)) THEN
+        RAISE EXCEPTION 'connector %: a system job stays one, of its type, and nothing else becomes one', OLD.id USING ERRCODE = 'check_violation',
+            SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_system_stays', HINT = 'Add another.';
+    END IF;
+    IF (SELECT t.system FROM connector_types t WHERE t.name = NEW.type) <> (NEW.scope = 'system') THEN
+        RAISE EXCEPTION 'connector %: %', NEW.id, CASE NEW.scope WHEN 'system' THEN format('scope system is for types of the system, and %s is none', NEW.type)
+            ELSE format('type %s is the system''s, whose scope is system and not %s', NEW.type, NEW.scope) END
+            USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_system_type';
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_scope_allowed BEFORE INSERT OR UPDATE OF type, scope ON connectors
+    FOR EACH ROW EXECUTE FUNCTION connectors_refuse_scope();
+
 -- Who names a calendar: to plan them anew, and to know whether it may be deleted. A table of its own: an index of connectors, empty where
 -- nobody has calendars, costs each statement of each move a page.
 CREATE TABLE calendar_users (
@@ -314,6 +339,7 @@ DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP TABLE calendar_users;
 DROP FUNCTION connectors_note_calendar();
+DROP FUNCTION connectors_refuse_scope();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();

@@ -7,7 +7,7 @@ CREATE TABLE open_runs (
     -- No foreign key: a run outlives its connector.
     connector_id         integer NOT NULL CONSTRAINT open_runs_one_per_connector UNIQUE,
     type                 text NOT NULL,
-    -- Whose place it holds. A change of owner ends the run.
+    -- Whose place it holds; 0 = the system's. A change of owner ends the run.
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
@@ -307,7 +307,7 @@ SELECT clock_timestamp() AS seen_at,
     t.kind, t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.due_at < c.due_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
-    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
+    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = coalesce(c.user_id, 0)) AS owner_in_flight,
     (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
     EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id < c.user_id)
         OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id > c.user_id)

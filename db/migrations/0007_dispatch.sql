@@ -159,7 +159,7 @@ BEGIN
         PERFORM moves.answer_slots(claims);
     END IF;
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
-    SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
+    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
         c.next_sync_at, clock_timestamp(), c.config_version, moment
@@ -194,7 +194,7 @@ DECLARE
     claimed integer;
 BEGIN
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    SELECT k.run_id, c.id, c.type, c.user_id, 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
+    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
     FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     UPDATE connectors c
@@ -483,7 +483,7 @@ BEGIN
         LATERAL (SELECT * FROM connectors l WHERE l.id = k.connector OFFSET 0) c,
         LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
-    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
+    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, coalesce(c.user_id, 0), c.scope, c.scope_id,
         config_merged(c.config, r.parameters), c.state, c.listing, c.config_version;
 END $$;
 -- +goose StatementEnd
@@ -577,7 +577,7 @@ BEGIN
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue',
+    VALUES (c.run_id, c.id, c.type, coalesce(c.user_id, 0), 'rescue',
         CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
@@ -616,7 +616,7 @@ BEGIN
         ELSE
             run := moves.claim_again(c);
         END IF;
-        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters), c.state, c.listing,
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, coalesce(c.user_id, 0), c.scope, c.scope_id, config_merged(c.config, r.parameters), c.state, c.listing,
             c.config_version, r.dispatched_at, because
         FROM (SELECT) one LEFT JOIN open_runs r ON r.id = run;
     END LOOP;

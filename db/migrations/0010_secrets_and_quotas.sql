@@ -131,9 +131,9 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM owner_counts;
     ELSIF TG_OP = 'INSERT' THEN
-        PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a GROUP BY a.user_id;
+        PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a WHERE a.user_id IS NOT NULL GROUP BY a.user_id;
     ELSIF TG_OP = 'DELETE' THEN
-        PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g GROUP BY g.user_id;
+        PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g WHERE g.user_id IS NOT NULL GROUP BY g.user_id;
     ELSE
         PERFORM moves.count_connectors(OLD.user_id, -1);
         PERFORM moves.count_connectors(NEW.user_id, 1);

@@ -484,9 +484,9 @@ CREATE FUNCTION api.is_superadmin() RETURNS boolean LANGUAGE sql STABLE AS $$ SE
 CREATE FUNCTION api.is_admin() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role' IN ('admin', 'superadmin'), false) $$;
 -- The scopes of which somebody sees every connector, and every job.
 CREATE FUNCTION api.open_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
-    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{org}' WHEN 'user' THEN '{org}' ELSE '{}' END::text[] $$;
+    WHEN 'superadmin' THEN '{user,group,org,system}' WHEN 'admin' THEN '{org}' WHEN 'user' THEN '{org}' ELSE '{}' END::text[] $$;
 CREATE FUNCTION api.job_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
-    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{user,group,org}' ELSE '{}' END::text[] $$;
+    WHEN 'superadmin' THEN '{user,group,org,system}' WHEN 'admin' THEN '{user,group,org,system}' ELSE '{}' END::text[] $$;
 -- +goose StatementEnd
 -- The groups that somebody is in; those that they lead; those that they are in as an administrator. They are settings of their own, between commas: somebody may be in
 -- a thousand, and each row that is looked at would read all of them with the rest of the request.

@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
+    connectors_refuse_system(), connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -57,9 +57,11 @@ GRANT USAGE ON SCHEMA condition_queries TO echomind_scheduler, echomind_administ
 GRANT USAGE ON SCHEMA public TO echomind_conditions, echomind_administrator;
 REVOKE ALL ON FUNCTION condition_queries.conditions_write() FROM PUBLIC;
 ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions;
-REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
+REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_refuse_scope() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
+-- Types of the system: the console may not write this column.
+GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs) ON connector_types TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
@@ -103,7 +105,12 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.keep_audit(interval, integer), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
-    moves.forget_workers(integer), moves.owner_has_room(integer) TO echomind_semantic;
+    moves.forget_workers(integer), moves.owner_has_room(integer), moves.add_system_job(text, text, integer), moves.expired_leases(integer) TO echomind_semantic;
+-- It works off its own system jobs: what a worker of jobs may.
+GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval), moves.pick_up_all(jsonb, uuid, interval), moves.heartbeat(uuid, interval, uuid[], uuid[]),
+    moves.release(uuid, uuid, boolean), moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text), moves.stored_up_to(uuid[]),
+    moves.acquire_lock(uuid, uuid, text, interval, boolean, bigint), moves.renew_lock(uuid, uuid, text, bigint), moves.free_locks(uuid, uuid, text, bigint, bigint),
+    moves.report(uuid, uuid, bigint, bigint, text, text[]), moves.end_job(uuid, uuid, jsonb, text) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,

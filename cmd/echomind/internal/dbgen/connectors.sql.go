@@ -25,7 +25,7 @@ type AddConnectorParams struct {
 	ID                 *int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -145,7 +145,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
@@ -154,6 +154,7 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)
@@ -172,7 +173,7 @@ type ConnectorsNamedParams struct {
 type ConnectorsNamedRow struct {
 	ID     int32
 	Type   string
-	UserID int32
+	UserID *int32
 }
 
 func (q *Queries) ConnectorsNamed(ctx context.Context, arg ConnectorsNamedParams) ([]ConnectorsNamedRow, error) {
@@ -322,7 +323,7 @@ func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -337,6 +338,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,
+			&i.System,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 		); err != nil {
@@ -535,7 +537,7 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
 `
 
 type SetConnectorTypeParams struct {
@@ -557,6 +559,7 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)
@@ -598,7 +601,7 @@ type UpdateConnectorParams struct {
 	Config             []byte
 	Scope              string
 	ScopeID            *string
-	UserID             int32
+	UserID             *int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string

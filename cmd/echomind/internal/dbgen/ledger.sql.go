@@ -20,7 +20,7 @@ type ConnectorNamesRow struct {
 	ID     int32
 	Name   string
 	Type   string
-	UserID int32
+	UserID *int32
 }
 
 func (q *Queries) ConnectorNames(ctx context.Context, ids []int32) ([]ConnectorNamesRow, error) {

@@ -25,7 +25,7 @@ type AddConnectorParams struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -262,7 +262,7 @@ type GiveConnectorParams struct {
 	Config             []byte
 	Scope              string
 	ScopeID            *string
-	UserID             int32
+	UserID             *int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	TimeZone           string

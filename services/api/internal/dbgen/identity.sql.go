@@ -254,7 +254,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 }
 
 const listTypes = `-- name: ListTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name LIMIT $1::integer
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name LIMIT $1::integer
 `
 
 func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, error) {
@@ -269,6 +269,7 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,
+			&i.System,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 		); err != nil {
@@ -372,7 +373,7 @@ func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, erro
 }
 
 const typeOf = `-- name: TypeOf :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error) {
@@ -381,6 +382,7 @@ func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)

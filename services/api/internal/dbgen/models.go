@@ -41,7 +41,7 @@ type ApiChangeable struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -94,7 +94,7 @@ type ApiConnector struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -232,6 +232,7 @@ type ApiToken struct {
 type ConnectorType struct {
 	Name                  string
 	Kind                  string
+	System                bool
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }

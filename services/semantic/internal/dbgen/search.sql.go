@@ -31,7 +31,7 @@ type SearchHitParams struct {
 	FirstNo    int64
 	DocumentID int64
 	No         int32
-	UserID     int32
+	UserID     *int32
 	Groups     []string
 }
 
