@@ -241,18 +241,6 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Runs whose leases have run out, those that ran out first: their workers are lost, and nobody has rescued them. in_all is not counted beyond 10,000.
--- +goose StatementBegin
-CREATE FUNCTION moves.expired_leases(most integer) RETURNS TABLE (in_all bigint, run_id uuid, connector_id integer, type text, expired_at timestamptz)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-BEGIN
-    RETURN QUERY SELECT count(*) OVER (), l.id, l.connector_id, l.type, l.expires_at FROM (
-        SELECT r.id, r.connector_id, r.type, w.expires_at FROM workers w JOIN open_runs r ON r.worker_id = w.id
-        WHERE w.expires_at < (SELECT clock_timestamp()) LIMIT 10000) l
-    ORDER BY l.expires_at, l.id LIMIT most;
-END $$;
--- +goose StatementEnd
-
 -- A session keeps the plans of a function. One that was made in a quiet hour, when open_runs and workers had a page, would
 -- read all of them for as long as nobody analyses them: with 20,000 runs in flight 1,100 pages for each statement. Moves that
 -- are told their runs or connectors find each by a key, so that forbidding every other walk and join is enough; lock_due walks
@@ -284,7 +272,6 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.expired_leases(integer);
 DROP FUNCTION moves.add_system_job(text, text, integer);
 DROP FUNCTION moves.forget_workers(integer);
 DROP FUNCTION moves.sweep_chunks(bigint, integer, integer);

@@ -105,7 +105,7 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.keep_audit(interval, integer), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
-    moves.forget_workers(integer), moves.owner_has_room(integer), moves.add_system_job(text, text, integer), moves.expired_leases(integer) TO echomind_semantic;
+    moves.forget_workers(integer), moves.owner_has_room(integer), moves.add_system_job(text, text, integer) TO echomind_semantic;
 -- It works off its own system jobs: what a worker of jobs may.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval), moves.pick_up_all(jsonb, uuid, interval), moves.heartbeat(uuid, interval, uuid[], uuid[]),
     moves.release(uuid, uuid, boolean), moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text), moves.stored_up_to(uuid[]),

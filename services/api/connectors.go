@@ -160,7 +160,7 @@ type CreateConnector struct {
 func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *OneConnector, err error) {
 	by := "user " + fmt.Sprint(requestOf(ctx).UserID)
 	p := dbgen.AddConnectorParams{
-		Name: in.Body.Name, Type: in.Body.Type, UserID: requestOf(ctx).UserID, Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
+		Name: in.Body.Name, Type: in.Body.Type, UserID: new(requestOf(ctx).UserID), Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
 		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
@@ -265,10 +265,10 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 			out, err = seen(ctx, q, in.number())
 			return err
 		}
-		given := p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
+		given := p.Type != old.Type || !isOf(p.UserID, old.UserID) || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
 		if given {
-			if who := requestOf(ctx); old.UserID != who.UserID && !who.Role.AtLeast(identity.Superadmin) {
-				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, old.UserID),
+			if who := requestOf(ctx); !isOf(old.UserID, &who.UserID) && !who.Role.AtLeast(identity.Superadmin) {
+				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, ownerOf(old.UserID)),
 					"Leave type, user_id, scope and scope_id away, or ask its owner.")
 			}
 			if err := mayCreate(ctx, q, p); err != nil {

@@ -116,37 +116,51 @@ func (s *Semantic) SweepIndex(ctx context.Context) error {
 	return err
 }
 
-// KeepLedger creates the ledger's next weeks and drops weeks that are older than the retention. It also removes rows of worker
-// processes that ended long ago.
-func (s *Semantic) KeepLedger(ctx context.Context) error {
+// LedgerKept is what keeping the ledger has removed.
+type LedgerKept struct {
+	Weeks int64 `json:"weeks_dropped"`
+	Rows  int64 `json:"rows_removed"`
+}
+
+// KeepLedger creates the ledger's next weeks and drops weeks that are older than the retention. errMore: its time is over first.
+func (s *Semantic) KeepLedger(ctx context.Context, until time.Time) (kept LedgerKept, err error) {
 	retention := time.Duration(s.config.LedgerRetentionDays) * 24 * time.Hour
-	err := s.batches(ctx, 1, time.Now().Add(lookTimeout), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
-		kept, err := q.KeepLedger(ctx, retention)
-		return int64(kept.Dropped + kept.Removed), err
+	err = s.batches(ctx, 1, until, func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+		one, err := q.KeepLedger(ctx, retention)
+		if err == nil {
+			kept.Weeks += int64(one.Dropped)
+			kept.Rows += int64(one.Removed)
+		}
+		return int64(one.Dropped + one.Removed), err
 	})
-	if errors.Is(err, errMore) {
-		err = nil
-	} else if err != nil {
+	if err != nil && !errors.Is(err, errMore) {
 		err = fmt.Errorf("keep the ledger: %w", err)
 	}
-	forgetting := s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.ForgetWorkers(ctx, sweepRows)
-		return err
+	return kept, err
+}
+
+// ForgetWorkers removes rows of worker processes that ended long ago, and of locks that ran out long ago. It returns how many workers.
+func (s *Semantic) ForgetWorkers(ctx context.Context, until time.Time) (forgotten int64, err error) {
+	err = s.batches(ctx, sweepRows, until, func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+		n, err := q.ForgetWorkers(ctx, sweepRows)
+		forgotten += int64(n)
+		return int64(n), err
 	})
-	return errors.Join(err, forgetting)
+	return forgotten, err
 }
 
 // KeepAudit removes what is too old of the audit, tokens that are over for as long, and keys of requests of which a day has passed.
-func (s *Semantic) KeepAudit(ctx context.Context) error {
+func (s *Semantic) KeepAudit(ctx context.Context, until time.Time) (rows int64, err error) {
 	retention := time.Duration(s.config.AuditRetentionDays) * 24 * time.Hour
-	err := s.batches(ctx, 1, time.Now().Add(lookPortion), func(ctx context.Context, q *dbgen.Queries) (int64, error) {
+	err = s.batches(ctx, 1, until, func(ctx context.Context, q *dbgen.Queries) (int64, error) {
 		removed, err := q.KeepAudit(ctx, dbgen.KeepAuditParams{Retention: retention, Batch: sweepRows})
+		rows += int64(removed)
 		return int64(removed), err
 	})
 	if err != nil && !errors.Is(err, errMore) {
-		return fmt.Errorf("keep the audit: %w", err)
+		err = fmt.Errorf("keep the audit: %w", err)
 	}
-	return nil
+	return rows, err
 }
 
 // batches repeats a statement until it removes less than a batch, or its time is over.

@@ -246,7 +246,10 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for name, look := range map[string]func(context.Context) error{
-		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "chunks": f.SweepChunks, "ledger": f.KeepLedger, "index": f.SweepIndex,
+		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "chunks": f.SweepChunks, "ledger": func(ctx context.Context) error {
+			_, err := f.KeepLedger(ctx, time.Now().Add(soon))
+			return err
+		}, "index": f.SweepIndex,
 	} {
 		began := time.Now()
 		_ = look(ended)

@@ -134,3 +134,17 @@ SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.k
 
 -- name: ForgetWorkers :one
 SELECT moves.forget_workers(@batch::integer)::integer;
+
+-- name: CountDeletedConnectors :one
+-- Up to a limit.
+SELECT count(*) FROM (SELECT FROM deleted_connectors LIMIT @most::integer) d;
+
+-- name: AddSystemJob :one
+SELECT moves.add_system_job(@type::text, @name::text, @minutes::integer)::boolean;
+
+-- name: ExpiredLeases :many
+-- Runs whose workers are silent, those first that are for longest; in_all is not counted beyond 10,000.
+SELECT count(*) OVER ()::bigint AS in_all, l.id, l.connector_id, l.type, l.expires_at FROM (
+    SELECT r.id, r.connector_id, r.type, w.expires_at FROM workers w JOIN open_runs r ON r.worker_id = w.id
+    WHERE w.expires_at < (SELECT clock_timestamp()) LIMIT 10000) l
+ORDER BY l.expires_at, l.id LIMIT @most::integer;

@@ -24,10 +24,22 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 		return fmt.Sprintf("--name %q: must have 1 to 200 characters, and has %d", clip(p.Name, 40), len([]rune(p.Name)))
 	},
 	"connectors_user_id_positive": func(p dbgen.AddConnectorParams) string {
-		return fmt.Sprintf("--user %d: must be a user's number, 1 or more", p.UserID)
+		return fmt.Sprintf("--user %d: must be a user's number, 1 or more", *p.UserID)
 	},
 	"connectors_scope_known": func(p dbgen.AddConnectorParams) string {
-		return fmt.Sprintf("--scope %q: must be user, group or org", p.Scope)
+		return fmt.Sprintf("--scope %q: must be user, group, org or system", p.Scope)
+	},
+	"connectors_owner": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--scope %s: goes %s", p.Scope, map[bool]string{true: "without --user", false: "with --user"}[p.Scope == "system"])
+	},
+	"connectors_system_has_no_scope_id": func(dbgen.AddConnectorParams) string {
+		return "--scope system: goes without --scope-id"
+	},
+	"connectors_system_type": func(p dbgen.AddConnectorParams) string {
+		if p.Scope == "system" {
+			return fmt.Sprintf("--type %q: is no type of the system, and --scope system is for these alone; `echomind types add NAME --system` adds one", p.Type)
+		}
+		return fmt.Sprintf("--type %q: is a type of the system: its one job has --scope system", p.Type)
 	},
 	"connectors_scope_id_form": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--scope-id %q: must have 1 to 128 letters, digits, _ or -", clip(orDash(p.ScopeID), 40))

@@ -12,6 +12,35 @@ import (
 	"github.com/google/uuid"
 )
 
+const addSystemJob = `-- name: AddSystemJob :one
+SELECT moves.add_system_job($1::text, $2::text, $3::integer)::boolean
+`
+
+type AddSystemJobParams struct {
+	Type    string
+	Name    string
+	Minutes int32
+}
+
+func (q *Queries) AddSystemJob(ctx context.Context, arg AddSystemJobParams) (bool, error) {
+	row := q.db.QueryRow(ctx, addSystemJob, arg.Type, arg.Name, arg.Minutes)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const countDeletedConnectors = `-- name: CountDeletedConnectors :one
+SELECT count(*) FROM (SELECT FROM deleted_connectors LIMIT $1::integer) d
+`
+
+// Up to a limit.
+func (q *Queries) CountDeletedConnectors(ctx context.Context, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countDeletedConnectors, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countUnswept = `-- name: CountUnswept :one
 SELECT count(*) FROM (SELECT FROM unswept_runs LIMIT $1::integer) u
 `
@@ -52,6 +81,48 @@ func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsPa
 	for rows.Next() {
 		var i DeletedConnectorsRow
 		if err := rows.Scan(&i.ID, &i.ConfigVersion, &i.Place); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const expiredLeases = `-- name: ExpiredLeases :many
+SELECT count(*) OVER ()::bigint AS in_all, l.id, l.connector_id, l.type, l.expires_at FROM (
+    SELECT r.id, r.connector_id, r.type, w.expires_at FROM workers w JOIN open_runs r ON r.worker_id = w.id
+    WHERE w.expires_at < (SELECT clock_timestamp()) LIMIT 10000) l
+ORDER BY l.expires_at, l.id LIMIT $1::integer
+`
+
+type ExpiredLeasesRow struct {
+	InAll       int64
+	ID          uuid.UUID
+	ConnectorID int32
+	Type        string
+	ExpiresAt   time.Time
+}
+
+// Runs whose workers are silent, those first that are for longest; in_all is not counted beyond 10,000.
+func (q *Queries) ExpiredLeases(ctx context.Context, most int32) ([]ExpiredLeasesRow, error) {
+	rows, err := q.db.Query(ctx, expiredLeases, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExpiredLeasesRow{}
+	for rows.Next() {
+		var i ExpiredLeasesRow
+		if err := rows.Scan(
+			&i.InAll,
+			&i.ID,
+			&i.ConnectorID,
+			&i.Type,
+			&i.ExpiresAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
