@@ -31,6 +31,7 @@ var someColumns = map[string]string{
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
 		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes calendar calendar_use condition max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
+	"console i connector_types":   "name kind default_refresh_minutes max_concurrent_syncs",
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",

@@ -62,7 +62,7 @@ func TestUsersNeitherAddNorChangeTriggerSwitchNorDeleteASystemJob(t *testing.T) 
 	id := b.systemJob()
 	b.exec(`INSERT INTO connector_types (name, kind, system, max_concurrent_syncs) VALUES ('mine', 'job', true, 0)`)
 	b.exec(`CREATE ROLE echomind_keeper_of_system_jobs IN ROLE echomind_console, echomind_administrator`) // roles are the cluster's
-	b.Cleanup(func() { b.exec(`DROP ROLE echomind_keeper_of_system_jobs`) })
+	defer b.exec(`DROP ROLE echomind_keeper_of_system_jobs`)
 	for _, sql := range []string{
 		`INSERT INTO connectors (name, type, scope) VALUES ('x', 'mine', 'system')`,
 		`UPDATE connectors SET name = 'y' WHERE scope = 'system'`,
