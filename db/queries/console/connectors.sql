@@ -56,6 +56,16 @@ ON CONFLICT (name) DO UPDATE SET
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
 RETURNING *;
 
+-- name: AddSystemType :one
+-- Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.
+INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, 'job', true, sqlc.narg('default_refresh_minutes'), 0)
+ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
+RETURNING *;
+
+-- name: SystemJobOf :one
+SELECT id FROM connectors WHERE type = @type AND scope = 'system';
+
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;
 

@@ -127,3 +127,11 @@ SELECT type, status, count(*) AS connectors FROM connectors GROUP BY type, statu
 
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz;
+
+-- name: SystemJobs :many
+-- Each with its last verdict; there is one of a type.
+SELECT c.id, c.type, c.status, c.next_sync_at, coalesce(r.completed_at, 'epoch')::timestamptz AS completed_at, coalesce(r.status, '')::text AS verdict,
+    coalesce(r.error_message, r.reason, '')::text AS reason, coalesce(r.result, 'null')::jsonb AS result
+FROM connectors c LEFT JOIN LATERAL (
+    SELECT l.completed_at, l.status, l.reason, l.error_message, l.result FROM runs l WHERE l.connector_id = c.id ORDER BY l.started_at DESC LIMIT 1) r ON true
+WHERE c.scope = 'system' ORDER BY c.type LIMIT 100;

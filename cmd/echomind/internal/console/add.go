@@ -16,7 +16,7 @@ import (
 
 func add(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
+		Use:   "add --name NAME --type TYPE {--user N | --scope system} [--config JSON]",
 		Short: "Add a connector and print its id",
 		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say. With
 --refresh manual it waits for echomind connectors trigger. What becomes of times that come while a sync is under way, or while
@@ -25,6 +25,8 @@ nobody is there to begin one, say --overlap, --deadline, --once-per and --catch-
 Without either the type's default applies: of the type itself, where it has one, else
 SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
 teams, …_FILE (once) for file.
+
+--scope system is for administrators: a job without a user, one of its type. If it is there already, what is given of it is changed.
 
 A Google or Microsoft account is connected with echomind connect, which adds the connector too.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
@@ -35,7 +37,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		Args: cobra.NoArgs,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
-	for _, required := range []string{"name", "type", "user"} {
+	for _, required := range []string{"name", "type"} {
 		_ = c.MarkFlagRequired(required)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -46,6 +48,9 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 			p, err := flags.newConnector(c, f, pool)
 			if err != nil {
 				return err
+			}
+			if p.Scope == systemScope {
+				return f.addSystemJob(c, flags, pool, p, out)
 			}
 			added, err := f.insert(c.Context(), pool, p)
 			if err != nil {
@@ -62,6 +67,9 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 
 // checkNew refuses what can never be right of a connector that is not there yet.
 func (f *connectorFlags) checkNew(c *cobra.Command) error {
+	if f.scope != systemScope && !c.Flags().Changed("user") {
+		return usagef("--user: is needed, whose source it is; only --scope system goes without")
+	}
 	for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
 		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
 			return usagef("--%s: needs --cron, which it is about", of)

@@ -144,6 +144,32 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 	return i, err
 }
 
+const addSystemType = `-- name: AddSystemType :one
+INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
+VALUES ($1, 'job', true, $2, 0)
+ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
+`
+
+type AddSystemTypeParams struct {
+	Name                  string
+	DefaultRefreshMinutes *int32
+}
+
+// Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.
+func (q *Queries) AddSystemType(ctx context.Context, arg AddSystemTypeParams) (ConnectorType, error) {
+	row := q.db.QueryRow(ctx, addSystemType, arg.Name, arg.DefaultRefreshMinutes)
+	var i ConnectorType
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.System,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
+	return i, err
+}
+
 const connectorType = `-- name: ConnectorType :one
 SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
@@ -564,6 +590,17 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		&i.MaxConcurrentSyncs,
 	)
 	return i, err
+}
+
+const systemJobOf = `-- name: SystemJobOf :one
+SELECT id FROM connectors WHERE type = $1 AND scope = 'system'
+`
+
+func (q *Queries) SystemJobOf(ctx context.Context, type_ string) (int32, error) {
+	row := q.db.QueryRow(ctx, systemJobOf, type_)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
 }
 
 const triggerConnector = `-- name: TriggerConnector :one

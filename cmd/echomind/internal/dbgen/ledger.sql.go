@@ -906,6 +906,55 @@ func (q *Queries) StatRunsOf(ctx context.Context, arg StatRunsOfParams) ([]StatR
 	return items, nil
 }
 
+const systemJobs = `-- name: SystemJobs :many
+SELECT c.id, c.type, c.status, c.next_sync_at, coalesce(r.completed_at, 'epoch')::timestamptz AS completed_at, coalesce(r.status, '')::text AS verdict,
+    coalesce(r.error_message, r.reason, '')::text AS reason, coalesce(r.result, 'null')::jsonb AS result
+FROM connectors c LEFT JOIN LATERAL (
+    SELECT l.completed_at, l.status, l.reason, l.error_message, l.result FROM runs l WHERE l.connector_id = c.id ORDER BY l.started_at DESC LIMIT 1) r ON true
+WHERE c.scope = 'system' ORDER BY c.type LIMIT 100
+`
+
+type SystemJobsRow struct {
+	ID          int32
+	Type        string
+	Status      string
+	NextSyncAt  *time.Time
+	CompletedAt time.Time
+	Verdict     string
+	Reason      string
+	Result      []byte
+}
+
+// Each with its last verdict; there is one of a type.
+func (q *Queries) SystemJobs(ctx context.Context) ([]SystemJobsRow, error) {
+	rows, err := q.db.Query(ctx, systemJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SystemJobsRow{}
+	for rows.Next() {
+		var i SystemJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Type,
+			&i.Status,
+			&i.NextSyncAt,
+			&i.CompletedAt,
+			&i.Verdict,
+			&i.Reason,
+			&i.Result,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const waitingRuns = `-- name: WaitingRuns :many
 SELECT id, wait_message, waits_until, progress_done, progress_total, progress_text FROM open_runs
 WHERE id = ANY($1::uuid[]) AND (waits_until > (SELECT clock_timestamp()) AND wait_message IS NOT NULL
