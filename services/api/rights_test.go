@@ -84,6 +84,7 @@ func (w *world) eachOperation(as func(standing) caller) {
 					c := w.something(of)
 					got := me.try(operation, c)
 					if got == 0 {
+						w.exec(`DELETE FROM connectors`)
 						continue
 					}
 					tried[operation]++

@@ -9,7 +9,9 @@ import (
 func TestASystemJobIsAddedOnceByAnAdministratorAndThenChanged(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	admin, person := u.as("echomind_administrator"), u.as(consoleRole)
+	u.exec(`CREATE ROLE echomind_tidy_keeper IN ROLE echomind_console, echomind_administrator`) // roles are the cluster's
+	defer u.exec(`DROP ROLE echomind_tidy_keeper`)
+	admin, person := u.as("echomind_tidy_keeper"), u.as(consoleRole)
 	require.Equal(t, 1, person.run("types", "add", "tidy", "--system").code)
 	admin.succeed("types", "add", "tidy", "--system", "--default-refresh", "1h")
 	require.Contains(t, admin.run("connectors", "add", "--name", "x", "--type", "tidy", "--user", "1").stderr, "is a type of the system")

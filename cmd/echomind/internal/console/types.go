@@ -101,9 +101,9 @@ which it is cannot be changed.`,
 	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
 	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
+	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
-	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
