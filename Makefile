@@ -33,6 +33,10 @@ example-job: build ## examples/wordcount, a job, beside `make run`
 	go build -o bin/wordcount ./examples/wordcount
 	go run ./internal/devstack/cmd/withstack -- bin/wordcount
 
+example-vocabulary: ## examples/vocabulary, three jobs with conditions, beside `make run`
+	go build -o bin/vocabulary ./examples/vocabulary
+	go run ./internal/devstack/cmd/withstack -- bin/vocabulary
+
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 
@@ -90,6 +94,9 @@ $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package
 test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
 	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
 
+test-page: ## the page in a real browser (Debian: apt-get install chromium); PAGE_PICTURES=folder keeps what it looks like
+	cd tools/page && GOWORK=off go test -count=1 .
+
 NODE_EXAMPLE := $(TOOLS)/shelf
 $(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-lock.json
 	mkdir -p $(NODE_EXAMPLE) && cp $^ $(NODE_EXAMPLE)/
@@ -124,7 +131,7 @@ chaos-crowd: chaos-build ## a wiped stream and a lost worker under CHAOS_PENDING
 chaos-tenant: chaos-build ## a hostile owner beside 50 ordinary connectors, whose p99 is measured: 80 s; CHAOS_ALONE=1 for each attack by itself, too
 	$(CHAOS)/chaos -bin $(CHAOS) -tenant $(if $(CHAOS_ALONE),-alone) $(if $(CHAOS_STRICT),-strict)
 
-chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 6 minutes)
+chaos-mutants: chaos-build ## defects put back one at a time: the audit must see each (about 12 minutes)
 	$(CHAOS)/mutants -bin $(CHAOS)
 
 test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)
@@ -241,4 +248,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean

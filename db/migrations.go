@@ -24,7 +24,7 @@ var files embed.FS
 const (
 	// migrationWait bounds how long a migration waits for another one that is running, in seconds.
 	migrationWait = 60
-	// lockTimeout is how long a migration waits for a table. Whoever comes after it waits behind it, reads included.
+	// lockTimeout is how long a migration waits for a table. Every later statement waits behind it, reads included.
 	lockTimeout = 2 * time.Second
 	// lockPause is how long it then lets the others pass before it tries again.
 	lockPause = time.Second

@@ -190,7 +190,7 @@ func (d *decoder) string(s []byte) bool {
 	return true
 }
 
-// field is the content of the next field, of which it must have this number, and its size; -1 where it has not.
+// field is the content of the next field, and its size. The size is -1 where the field has another number than want.
 func field(data []byte, want protowire.Number) (content []byte, size int) {
 	number, kind, tag := protowire.ConsumeTag(data)
 	if tag < 0 || number != want || kind != protowire.BytesType {

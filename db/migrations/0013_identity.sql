@@ -78,6 +78,18 @@ CREATE INDEX access_tokens_made_through ON access_tokens USING gin (made_through
 -- Tokens: those of a user that are not over.
 CREATE INDEX access_tokens_left ON access_tokens (user_id, coalesce(expires_at, 'infinity')) WHERE revoked_at IS NULL;
 
+-- Links that sign a browser in, once: `echomind run` prints one. Only a hash of the code is kept.
+CREATE TABLE sign_in_links (
+    code_sha256 bytea PRIMARY KEY
+        CONSTRAINT sign_in_links_code_length CHECK (octet_length(code_sha256) = 32),
+    -- Whose session it begins: one that counts while this token counts.
+    token_id    integer NOT NULL,
+    expires_at  timestamptz NOT NULL
+        CONSTRAINT sign_in_links_expires_soon CHECK (expires_at <= clock_timestamp() + interval '1 hour')
+);
+-- open_link: those that nobody has used.
+CREATE INDEX sign_in_links_over ON sign_in_links (expires_at);
+
 -- A token that was revoked stays so, since then.
 -- +goose StatementBegin
 CREATE FUNCTION access_tokens_stay_revoked() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -849,6 +861,43 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Begins a browser's session by a link, which is used up by that: a token that was made through the link's. Null: there is no such link, it was used, it has ended, or
+-- its token does not count any more.
+-- +goose StatementBegin
+CREATE FUNCTION api.open_link(link_sha256 bytea, session_sha256 bytea, request text) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    parent access_tokens;
+    linked integer;
+    made   integer;
+    moment timestamptz := clock_timestamp();
+    was    text := coalesce(current_setting('echomind.request', true), '');
+BEGIN
+    DELETE FROM sign_in_links l WHERE l.code_sha256 = link_sha256 AND l.expires_at > moment RETURNING l.token_id INTO linked;
+    IF NOT FOUND OR api.role_now(linked) IS NULL THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM sign_in_links l WHERE l.code_sha256 IN (SELECT o.code_sha256 FROM sign_in_links o WHERE o.expires_at <= moment ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
+    SELECT * INTO parent FROM access_tokens t WHERE t.id = linked;
+    PERFORM api.bound_tokens(parent.user_id);
+    PERFORM set_config('echomind.request', jsonb_build_object('user_id', parent.user_id, 'token_id', parent.id, 'request_id', request)::text, true);
+    INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at, made_through)
+        VALUES (parent.user_id, 'browser', parent.role, parent.scopes, session_sha256, (SELECT a.person FROM moves.actor() a), least(moment + interval '12 hours', parent.expires_at),
+            parent.made_through || parent.id) RETURNING id INTO made;
+    PERFORM set_config('echomind.request', was, true);
+    RETURN made;
+END $$;
+-- +goose StatementEnd
+
+-- Ends the token that the viewer is signed in with, whatever its scopes are.
+-- +goose StatementBegin
+CREATE FUNCTION api.end_session() RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    UPDATE access_tokens t SET revoked_at = clock_timestamp()
+    WHERE t.id = (api.viewer() ->> 'token_id')::integer AND t.user_id = api.viewer_id() AND t.name = 'browser' AND t.revoked_at IS NULL
+$$;
+-- +goose StatementEnd
+
 -- When the run ended that is so many before a moment, so that a look at the ledger is bounded; null: there are not so many. It reads an index alone.
 -- +goose StatementBegin
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
@@ -951,6 +1000,7 @@ DROP TRIGGER connectors_noted ON connectors;
 DROP TABLE audit_key;
 DROP TABLE request_keys;
 DROP TABLE audit;
+DROP TABLE sign_in_links;
 DROP TABLE access_tokens;
 DROP TABLE group_members;
 DROP TABLE identities;

@@ -148,6 +148,7 @@ GRANT UPDATE (envelope) ON connector_secrets TO echomind_console;
 GRANT SELECT ON users, group_members, identities, removed_users, audit TO echomind_console;
 GRANT SELECT (id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, made_through) ON access_tokens TO echomind_console;
 GRANT INSERT (user_id, name, role, scopes, secret_sha256, created_by, expires_at), UPDATE (revoked_at) ON access_tokens TO echomind_console;
+GRANT INSERT (code_sha256, token_id, expires_at) ON sign_in_links TO echomind_console;
 GRANT INSERT (user_id, role), UPDATE (role), DELETE ON users TO echomind_console;
 GRANT INSERT (user_id, group_id, leads), UPDATE (leads), DELETE ON group_members TO echomind_console;
 GRANT INSERT (issuer, subject, user_id), UPDATE (user_id, made_at) ON identities TO echomind_console;

@@ -1,4 +1,4 @@
-// Customsource is a subscriber of another team's: it syncs connectors of a type of its own, `notes`, each of which
+// Customsource is a subscriber of another team: it syncs connectors of a type of its own, `notes`. Each of them
 // names a text file with one note per line, "id: text". Copy it to begin a source of your own.
 //
 //	psql "$DATABASE_URL" -c "INSERT INTO connector_types (name) VALUES ('notes')"

@@ -1,4 +1,4 @@
-// Wiki is a subscriber of another team's: it syncs connectors of a type of its own, `wiki`, each of which names a wiki with a small HTTP
+// Wiki is a subscriber of another team: it syncs connectors of a type of its own, `wiki`. Each of them names a wiki with a small HTTP
 // API: pages, changes and deletions. What is resumed after a crash, retried, fenced and counted is the engine's (package source).
 // Copy it to begin a source of your own.
 //

@@ -18,7 +18,7 @@ var ErrNoLetter = errors.New("no such dead letter")
 // memory, and nothing is left behind in the broker.
 type Letters struct {
 	stream jetstream.Stream
-	// Count is how many there were when the stream was opened, and Last the sequence of the latest: whoever handles
+	// Count is how many there were when the stream was opened, and Last the sequence of the latest: a caller that handles
 	// all of them ends there, and does not chase those that come meanwhile.
 	Count, Last uint64
 }

@@ -65,7 +65,7 @@ type Calendar struct {
 	mu    sync.Mutex
 	years map[int][]stretch
 	kept  int // stretches in years
-	// whole are the years of which the calendar has all, or nothing; they are known for longer than what they are called.
+	// whole are the years that the calendar closes, or opens, from end to end. They are kept for longer than the stretches in years.
 	whole map[int]whole
 }
 

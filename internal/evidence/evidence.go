@@ -72,6 +72,9 @@ type Evidence struct {
 	Services []dbgen.ServicesRow
 
 	Streams Streams
+
+	// IsGlance says that nothing was counted, and the broker not asked: one look at many connectors is to cost little.
+	IsGlance bool
 }
 
 // Streams is what the broker says. It is asked before Postgres: what Postgres then still calls open was open while

@@ -64,6 +64,25 @@ func GatherSeen(ctx context.Context, within Within, asked *broker.Broker, away e
 	return e, err
 }
 
+// GlanceSeen is what a user of services/api sees of some connectors at once: where each stands, without what is counted for each and without the broker. One
+// transaction, and a bounded work for each.
+func GlanceSeen(ctx context.Context, tx pgx.Tx, ids []int32, settings Settings) ([]Evidence, error) {
+	q := dbgen.New(tx)
+	found, err := q.SeenGlances(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the connectors: %w", err)
+	}
+	services, err := q.Services(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask who is connected: %w", err)
+	}
+	all := make([]Evidence, len(found))
+	for i, c := range found {
+		all[i] = Evidence{Now: c.SeenAt, Settings: settings, Connector: Connector(c), Services: services, IsGlance: true}
+	}
+	return all, nil
+}
+
 func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error, patience time.Duration) (Evidence, error) {
 	var streams Streams
 	before, err := read(ctx)

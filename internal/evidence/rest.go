@@ -137,6 +137,10 @@ func (x *explanation) due() {
 		x.asks(age)
 		return
 	}
+	if x.IsGlance {
+		x.conclude(DueNow, fmt.Sprintf("it is due since %s, and is to be dispatched", clock.At(*c.NextSyncAt, x.Now)), x.lookout("the scheduler dispatches it in its turn"))
+		return
+	}
 	limit := x.Settings.MaxConcurrent
 	if c.TypeCap != nil {
 		limit = int(*c.TypeCap)

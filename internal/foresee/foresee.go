@@ -68,7 +68,7 @@ type Schedule struct {
 	Condition *string `json:"condition" doc:"What is asked at each slot that runs here: one that is not met then is skipped."`
 }
 
-// Slot is one slot, or several of which the same becomes.
+// Slot is one slot, or several that end in the same way.
 type Slot struct {
 	slots.Entry
 	LocalFirst string `json:"local_first"`

@@ -19,6 +19,7 @@ const (
 	ConnectorRuns    Operation = "connectors.runs"
 	ConnectorStatus  Operation = "connectors.status"
 	WhyConnector     Operation = "connectors.why"
+	GlanceConnectors Operation = "connectors.glance"
 	PreviewSchedule  Operation = "connectors.schedule.preview"
 	ListDocuments    Operation = "documents.list"
 	FailedDocuments  Operation = "documents.failed"
@@ -71,6 +72,7 @@ var rules = map[Operation]Rule{
 	ConnectorRuns:    {Read, User, ToSee},
 	ConnectorStatus:  {Read, User, ToSee},
 	WhyConnector:     {Read, User, ToSee},
+	GlanceConnectors: {Read, User, Nothing},
 	PreviewSchedule:  {Read, User, ToSee},
 	ListDocuments:    {Read, User, ToSee},
 	FailedDocuments:  {Read, User, ToSee},

@@ -8,7 +8,8 @@ import (
 // fingerprint stands for a secret in the audit; who may enter a URL is one with an @ behind it.
 var fingerprint = regexp.MustCompile(`secret:[0-9a-f]{12}@?`)
 
-// Audited is what an entry of the audit says, of which the database has hidden what it knows for secrets, without those that only Value knows.
+// Audited is what an entry of the audit says. The database has hidden the secrets that it knows; Audited hides those that only Value
+// knows.
 func Audited(stored []byte) json.RawMessage {
 	value, err := Decode(stored)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s Schedule) left(state State, until time.Time) (all []Answer) {
 // Every is an interval, as its columns have it.
 type Every struct{ Minutes, Spread int32 }
 
-// PreviewInterval is Preview of an interval: of a slot that is claimed at a moment, or when it comes, and of those behind it, each of which
+// PreviewInterval is Preview of an interval. It begins with a slot that is claimed at a moment, or when it comes; each slot behind it
 // counts from the end of the sync before.
 func PreviewInterval(
 	c Columns, every Every, slot, from, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error),

@@ -273,5 +273,5 @@ func (s single) Count(after, until time.Time) int {
 	return 1
 }
 
-// Share is an id's place between 0 and 1, as moves.interval_slot has it: ids that follow each other lie as far apart as there is room.
+// Share is an id's place between 0 and 1, as moves.interval_slot has it: ids that follow each other lie as far apart as possible.
 func Share(id int32) float64 { return float64(uint32(int64(id)*2654435761)) / (1 << 32) }

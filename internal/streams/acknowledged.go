@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// RemoveAcknowledged removes acknowledged messages from a work queue, and returns the subjects of which it removed some. A
+// RemoveAcknowledged removes acknowledged messages from a work queue, and returns the subjects of the messages that it removed. A
 // server removes a message when it is acknowledged. A killed server may have written the acknowledgement and not the removal:
 // then the message is there again, is delivered to nobody, and stays (nats-server 2.15.2, streams of one replica). The same
 // happens to a message that waits while a consumer's filter is widened to it, if the consumer has passed its place. Nothing is

@@ -39,7 +39,7 @@ func Pull(
 	return end
 }
 
-// Feed passes messages to take, one by one, until ctx ends. It asks for as many as there is room for: room gets the unused part
+// Feed passes messages to take, one by one, until ctx ends. It asks for as many as fit: room gets the unused part
 // of what it gave before, waits until there is room, and returns how much there is; 0 = ctx has ended. take must return at
 // once. Missing streams and consumers are made again.
 func Feed(

@@ -40,7 +40,7 @@ func merge(sections []Section, lim limits) (Section, int) {
 }
 
 // namedFrom returns the place in the path from which the text of a group contains all headings of the section that joins it.
-// before is the path of the section before it, of which the group's text contains the headings from place on.
+// before is the path of the section before it. The group's text contains the headings of before from place on.
 func namedFrom(s Section, place int, before []string) int {
 	depth := len(s.HeadingPath)
 	inherited := common(before, s.HeadingPath) // the group's text may contain some of these

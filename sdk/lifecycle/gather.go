@@ -122,7 +122,7 @@ func (g *gather[Q, A]) room() int {
 	return g.size
 }
 
-// next takes the first of those who wait, and whoever may go with it, into a call. Nil: nobody waits.
+// next takes the first caller that waits, and all that may go with it, into a call. Nil: nobody waits.
 func (g *gather[Q, A]) next() (going []*asking[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package lifecycle moves connectors through their states. Each move is one call of a function of the database's schema
 // moves, which names the state it comes from and the try, and does what follows from the move (the run's verdict, the
-// failure policy, the next due time), so that it is the same for whoever moves, in any language.
+// failure policy, the next due time), so that it is the same for every caller, in any language.
 //
 //	ACTIVE ──due──▶ PENDING ──PickUp──▶ SYNCING ──Complete──▶ ACTIVE
 //	                                     │  └──Fail──▶ ERROR ──backoff over──▶ PENDING
@@ -41,8 +41,8 @@ var ErrHeld = errors.New("somebody holds the connector")
 // ErrUnchanged says that a connector does not exist or already stands where it was asked to go.
 var ErrUnchanged = errors.New("nothing to change")
 
-// callTimeout bounds every call to Postgres. It is longer than twice the lock_timeout of the moves (3 s): whoever waits for a
-// row behind another waits for its turn first, and then for the row.
+// callTimeout bounds every call to Postgres. It is longer than twice the lock_timeout of the moves (3 s): a call that
+// waits for a row behind another call waits for its turn first, and then for the row.
 const callTimeout = 7 * time.Second
 
 // maxMessageBytes bounds what is kept of an error message.
@@ -171,8 +171,8 @@ func (l *Lifecycle) Postpone(ctx context.Context, try Try, wait time.Duration, m
 	})
 }
 
-// Waits writes down, for whoever asks, that a run waits because its source has asked for it; wait and message are as of Postpone.
-// A wait of 0: it is over before its time.
+// Waits writes down that a run waits because its source has asked for it; `why` and lists show it. wait and message are those of
+// Postpone. A wait of 0 says that the wait is over before its time.
 func (l *Lifecycle) Waits(ctx context.Context, try Try, wait time.Duration, message string) error {
 	message = clean(secret.Text(message))
 	return guarded(ctx, "lifecycle.waits", func(ctx context.Context) (bool, error) {
@@ -197,7 +197,7 @@ type Report struct {
 	Warnings []string
 }
 
-// Report writes down, for whoever asks, how far a job has come. It is called often: who says something has masked its secrets once.
+// Report writes down how far a job has come; `runs show` shows it. It is called often: the caller masks secrets, once for each text.
 func (l *Lifecycle) Report(ctx context.Context, try Try, said Report) error {
 	p := dbgen.ReportParams{RunID: try.Run, TryID: try.ID, Done: said.Done, Total: said.Total, Line: clean(said.Line), Warnings: []string{}}
 	for _, w := range said.Warnings {

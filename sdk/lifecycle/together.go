@@ -118,7 +118,7 @@ func (l *Lifecycle) completeAll(ctx context.Context, runs []uuid.UUID) ([]*Ended
 	return answers, nil
 }
 
-// together asks for all of them in one statement, of which each row is a place and an answer.
+// together asks for all of them in one statement. Each of its rows is a place and an answer.
 func together[Q, R any](
 	ctx context.Context, name string, all []Q, ask func(context.Context, []byte) ([]R, error), read func(R) (int32, bool),
 ) ([]*bool, error) {

@@ -160,8 +160,8 @@ func (r *JobRun) Waits(ctx context.Context, wait time.Duration, message string) 
 
 func (r *JobRun) holder() *Run { return r.run }
 
-// Progress is how much of the work is done, of how much, and a line of at most 200 characters about it, for whoever asks. total 0 says
-// that it is not known. It is written down with the next heartbeat, and at the end.
+// Progress says how much of the work is done, how much there is, and in a line of at most 200 characters what it does now. `runs show`
+// shows it. A total of 0 says that it is not known. It is written down with the next heartbeat, and at the end.
 func (r *JobRun) Progress(done, total int64, line string) {
 	line = secret.Short(line, maxSaidBytes)
 	r.mu.Lock()

@@ -195,7 +195,7 @@ func (w *Worker) notPickedUp(
 		span.Set(tracing.Outcome(oldNews))
 		log.Debug("old news: another session, or already picked up")
 		acknowledge(msg, log)
-	case errors.Is(err, lifecycle.ErrHeld): // whoever holds one connector has not held up others
+	case errors.Is(err, lifecycle.ErrHeld): // somebody holds this connector, and no others
 		w.metrics.messages.WithLabelValues(held).Inc()
 		span.Set(tracing.Outcome("handed back"))
 		pause := heldPauseOf(msg)

@@ -106,9 +106,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	a.huma = humago.New(a.mux, document())
 	a.huma.UseMiddleware(a.signIn)
 	a.routes()
-	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, problem.NotFound("operation "+r.Method+" at this path"))
-	})
+	a.pageRoutes()
 	return a, nil
 }
 

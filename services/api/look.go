@@ -20,6 +20,7 @@ import (
 
 func (a *API) lookRoutes() {
 	register(a, identity.ConnectorStatus, http.MethodGet, "/connectors/{id}/status", "Show where a connector stands", http.StatusOK, a.connectorStatus)
+	register(a, identity.GlanceConnectors, http.MethodGet, "/connectors/glance", "Tell where some connectors stand, in a sentence for each, with the latest runs of each", http.StatusOK, a.glance)
 	register(a, identity.WhyConnector, http.MethodGet, "/connectors/{id}/why", "Tell why a connector is, or is not, running now, and what happens next", http.StatusOK, a.why)
 	register(a, identity.PreviewSchedule, http.MethodGet, "/connectors/{id}/schedule/preview", "Show the slots of a connector's schedule and what becomes of each", http.StatusOK, a.previewSchedule)
 	register(a, identity.ListDocuments, http.MethodGet, "/connectors/{id}/documents", "List the documents of a connector, by their names in the source", http.StatusOK, a.listDocuments)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -123,11 +124,14 @@ func (a *API) signIn(ctx huma.Context, next func(huma.Context)) {
 
 func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
 	request := requestOf(ctx.Context())
-	who, err := a.whoAsks(ctx, request.RequestID)
-	if err != nil {
-		return request, err
+	if request.UserID == 0 { // else the page has found out, and asks for whom it serves
+		r, _ := humago.Unwrap(ctx)
+		who, err := a.whoAsks(r, request.RequestID)
+		if err != nil {
+			return request, err
+		}
+		request.Who = who
 	}
-	request.Who = who
 	if request.Note = ctx.Header(headerNote); len([]rune(request.Note)) > maxNote || strings.ContainsRune(request.Note, 0) {
 		return request, problem.Invalid("header."+headerNote, fmt.Sprintf("must have at most %d characters", maxNote))
 	}
@@ -135,12 +139,12 @@ func (a *API) signedIn(ctx huma.Context) (identity.Request, error) {
 }
 
 // byToken is whose token of ours it is.
-func (a *API) byToken(ctx huma.Context, token string) (who identity.Who, err error) {
+func (a *API) byToken(r *http.Request, token string) (who identity.Who, err error) {
 	id, secret, err := identity.ParseToken(token)
 	if err != nil {
 		return who, problem.InvalidToken("The token is mistyped, cut, or none of this system's.")
 	}
-	found, err := a.holder(ctx, id, secret.Hash())
+	found, err := a.holder(r, id, secret.Hash())
 	if err != nil {
 		return who, err
 	}
@@ -152,8 +156,8 @@ func (a *API) byToken(ctx huma.Context, token string) (who identity.Who, err err
 }
 
 // holder finds out whose a token is. One that did not count lately takes of what the address it comes from may try.
-func (a *API) holder(ctx huma.Context, id int32, hash []byte) (dbgen.AuthenticateRow, error) {
-	key, address := string(hash), ctx.RemoteAddr()
+func (a *API) holder(r *http.Request, id int32, hash []byte) (dbgen.AuthenticateRow, error) {
+	key, address := string(hash), r.RemoteAddr
 	wait, known := a.limiter.takeKnown(key, time.Now())
 	if !known {
 		wait = a.strangers.take(address, time.Now())
@@ -161,7 +165,7 @@ func (a *API) holder(ctx huma.Context, id int32, hash []byte) (dbgen.Authenticat
 	if wait > 0 {
 		return dbgen.AuthenticateRow{}, problem.TooMany(int(wait/time.Second) + 1)
 	}
-	found, err := deadline.Get(ctx.Context(), "api.sign_in", queryTimeout, func(ctx context.Context) (dbgen.AuthenticateRow, error) {
+	found, err := deadline.Get(r.Context(), "api.sign_in", queryTimeout, func(ctx context.Context) (dbgen.AuthenticateRow, error) {
 		return dbgen.New(a.pool).Authenticate(ctx, dbgen.AuthenticateParams{ID: id, Sha256: hash})
 	})
 	switch {

@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -23,33 +20,32 @@ import (
 const peerKey contextKey = iota + 2
 
 // whoAsks finds out who asks: by a token of ours, by one of the issuer's, or by the headers of a proxy. It is one of these.
-func (a *API) whoAsks(ctx huma.Context, requestID string) (identity.Who, error) {
-	r, _ := humago.Unwrap(ctx)
+func (a *API) whoAsks(r *http.Request, requestID string) (identity.Who, error) {
 	peer, _ := r.Context().Value(peerKey).(string)
 	said, forwarded, err := a.ways.Headers(r, peer)
 	if err != nil {
 		return identity.Who{}, refusal(err)
 	}
-	scheme, token, _ := strings.Cut(ctx.Header("Authorization"), " ")
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	bearer := strings.EqualFold(scheme, "Bearer") && token != ""
 	switch {
 	case forwarded && bearer:
 		return identity.Who{}, problem.Unauthenticated("The request has a token, and headers of a proxy that say who it is: it must have one of them.")
 	case forwarded:
-		return a.byHeaders(ctx, r, said, requestID)
+		return a.byHeaders(r, said, requestID)
 	case !bearer:
 		return identity.Who{}, problem.Unauthenticated("The request has no token.")
 	case !a.ways.TakesTokens() || strings.HasPrefix(token, identity.TokenPrefix):
-		return a.byToken(ctx, token)
+		return a.byToken(r, token)
 	}
-	return a.byIssuer(ctx, token, requestID)
+	return a.byIssuer(r, token, requestID)
 }
 
 // byIssuer is whom a token of the issuer's is for. One that did not count lately takes of what the address it comes from may try.
-func (a *API) byIssuer(ctx huma.Context, token, requestID string) (identity.Who, error) {
+func (a *API) byIssuer(r *http.Request, token, requestID string) (identity.Who, error) {
 	sum := sha256.Sum256([]byte(token))
-	key, address := string(sum[:]), ctx.RemoteAddr()
+	key, address := string(sum[:]), r.RemoteAddr
 	wait, known := a.limiter.takeKnown(key, time.Now())
 	if !known {
 		wait = a.strangers.take(address, time.Now())
@@ -57,12 +53,12 @@ func (a *API) byIssuer(ctx huma.Context, token, requestID string) (identity.Who,
 	if wait > 0 {
 		return identity.Who{}, problem.TooMany(int(wait/time.Second) + 1)
 	}
-	said, err := a.ways.Token(ctx.Context(), token)
+	said, err := a.ways.Token(r.Context(), token)
 	if err != nil {
 		a.limiter.forget(key)
 		return identity.Who{}, refusal(err)
 	}
-	who, err := a.calledSo(ctx.Context(), said, requestID)
+	who, err := a.calledSo(r.Context(), said, requestID)
 	if err == nil && !known {
 		a.strangers.give(address, time.Now())
 		a.limiter.take(key, time.Now())
@@ -71,11 +67,11 @@ func (a *API) byIssuer(ctx huma.Context, token, requestID string) (identity.Who,
 }
 
 // byHeaders is whom a proxy has signed in. A browser sends what the proxy knows it by of itself, also where another site has it ask: it may not.
-func (a *API) byHeaders(ctx huma.Context, r *http.Request, said signin.Said, requestID string) (identity.Who, error) {
+func (a *API) byHeaders(r *http.Request, said signin.Said, requestID string) (identity.Who, error) {
 	if err := a.crossOrigin.Check(r); err != nil {
 		return identity.Who{}, problem.Forbidden("A browser sends this for a page of another site.", "Send it from a page of this site, or with a token.")
 	}
-	return a.calledSo(ctx.Context(), said, requestID)
+	return a.calledSo(r.Context(), said, requestID)
 }
 
 // calledSo is the user whom an issuer calls so, with what is written down of them and what the issuer has said.

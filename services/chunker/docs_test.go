@@ -33,3 +33,10 @@ func TestAFolderOfWhichNothingIsTakenSaysSo(t *testing.T) {
 	require.Empty(t, remarkOf(nix, some))
 	require.Empty(t, remarkOf(nix, files.Result{}), "what could not be listed may match")
 }
+
+func TestARemarkSaysWhatIsLeftOut(t *testing.T) {
+	folder := files.Result{Whole: true, Result: source.Result{Listed: 1}, LeftOut: files.LeftOut{Hidden: 2}}
+	require.Equal(t, "left out: hidden files: 2", remarkOf(files.Config{}, folder))
+	require.Equal(t, "a bound", remarkOfSite(crawl.Result{Bound: "a bound"}))
+	require.Empty(t, remarkOfSite(crawl.Result{}))
+}

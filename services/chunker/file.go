@@ -56,11 +56,11 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	return err
 }
 
-// remarkOf is a remark for the user of a folder in which no file is taken; otherwise empty.
+// remarkOf says what a folder's listing left out, or why no file is taken.
 func remarkOf(cfg files.Config, result files.Result) string {
 	switch {
 	case result.Listed > 0 || !result.Whole:
-		return ""
+		return result.LeftOut.String()
 	case len(cfg.Include) > 0:
 		return fmt.Sprintf("no file is taken: none matches include (%s) and no exclude; correct the patterns, which are relative to the folder",
 			secret.Short(strings.Join(cfg.Include, ", "), 200))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/guard"
@@ -51,13 +52,22 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	if result.Truncated || result.Held > 0 {
 		run.ListingPartial()
 	}
-	if result.Truncated {
-		run.Remark(result.Bound)
-	}
+	run.Remark(remarkOfSite(result))
 	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "skipped", result.Skipped, "held", result.Held,
 		"truncated", result.Bound, "err", err)
 	return err
+}
+
+// remarkOfSite says what a crawl has left out, and why.
+func remarkOfSite(result crawl.Result) string {
+	var said []string
+	for _, part := range []string{result.Bound, result.LeftOut.String()} {
+		if part != "" {
+			said = append(said, part)
+		}
+	}
+	return strings.Join(said, "; ")
 }
 
 // options returns the options of one owner's crawl.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -18,27 +19,7 @@ func setClock(t *testing.T, now time.Time) simulated {
 	t.Helper()
 	t.Parallel()
 	url := testkit.Database(t, db.Up)
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), `
-		CREATE SCHEMA fake;
-		CREATE TABLE fake.clock (at timestamptz NOT NULL);
-		INSERT INTO fake.clock VALUES ('`+now.Format(time.RFC3339)+`');
-		CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT at FROM fake.clock';
-		DO $$
-		DECLARE
-			f regprocedure;
-		BEGIN
-			FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'moves'::regnamespace OR proname LIKE 'connectors\_%' LOOP
-				EXECUTE format('ALTER FUNCTION %s SET search_path = fake, pg_catalog, public, pg_temp', f);
-			END LOOP;
-			EXECUTE format('ALTER DATABASE %I SET search_path = fake, pg_catalog, public', current_database());
-		END $$`); err != nil {
-		t.Fatal(err)
-	}
+	movestest.SetClock(t, url, now)
 	s := simulated{setStageOn(t, url)}
 	want(s.stage, true, `SELECT clock_timestamp() = $1`, now)
 	return s

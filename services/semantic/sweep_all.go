@@ -149,7 +149,7 @@ func (s *Semantic) ForgetWorkers(ctx context.Context, until time.Time) (forgotte
 	return forgotten, err
 }
 
-// KeepAudit removes what is too old of the audit, tokens that are over for as long, and keys of requests of which a day has passed.
+// KeepAudit removes entries of the audit that are too old, tokens that have been over for as long, and keys of requests after a day.
 func (s *Semantic) KeepAudit(ctx context.Context, until time.Time) (rows int64, err error) {
 	retention := time.Duration(s.config.AuditRetentionDays) * 24 * time.Hour
 	err = s.batches(ctx, 1, until, func(ctx context.Context, q *dbgen.Queries) (int64, error) {

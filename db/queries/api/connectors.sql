@@ -6,6 +6,7 @@ SELECT t.id::integer AS id FROM (SELECT api.connectors_through(@after::integer, 
 SELECT * FROM api.connectors
 WHERE id > @after AND id <= @through
     AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (sqlc.narg('name')::text IS NULL OR strpos(lower(name), lower(sqlc.narg('name'))) > 0)
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
     AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))

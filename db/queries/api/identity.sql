@@ -26,6 +26,13 @@ SELECT * FROM api.tokens WHERE id = @id;
 -- name: CreateToken :one
 SELECT api.create_token(@user_id::integer, @name::text, @role::text, @scopes::text[], @sha256::bytea, sqlc.narg('expires_at')::timestamptz)::integer AS id;
 
+-- name: OpenLink :one
+-- No row: there is none that counts.
+SELECT o.id::integer AS id FROM (SELECT api.open_link(@link::bytea, @session::bytea, @request::text) AS id) o WHERE o.id IS NOT NULL;
+
+-- name: EndSession :exec
+SELECT api.end_session();
+
 -- name: RevokeToken :one
 -- Null: there is none that somebody sees.
 SELECT r.revoked FROM (SELECT api.revoke_token(@id::integer) AS revoked) r WHERE r.revoked IS NOT NULL;

@@ -4,6 +4,9 @@ INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_b
 SELECT @user_id, @name, @role, @scopes::text[], @secret_sha256, @created_by, sqlc.narg('expires_at')
 RETURNING id, created_at;
 
+-- name: CreateLink :exec
+INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES (@code_sha256, @token_id, clock_timestamp() + make_interval(mins => @minutes::integer));
+
 -- name: RoleOf :one
 SELECT role FROM users WHERE user_id = @user_id;
 

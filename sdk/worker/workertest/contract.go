@@ -53,7 +53,7 @@ func Document(id, version, text string, memo any) worker.Document {
 	return d
 }
 
-// Contract is what every connector keeps, whoever it is kept by: the facts that tests with a Store rely on.
+// Contract tests what holds for every connector, in memory or in a database: the facts that tests with a Store rely on.
 func Contract(t *testing.T, open func(t *testing.T) Connector) {
 	puts := func(docs ...worker.Document) func(context.Context, Run) error {
 		return func(ctx context.Context, run Run) error {

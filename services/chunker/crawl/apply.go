@@ -139,6 +139,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 		return c.fail(ctx, v, level)
 	case v.outline.noindex:
 		c.result.Skipped++
+		c.leave(v.id, notToBeIndexed)
 		return c.followStored(ctx, v, level)
 	case !v.entry.own && c.isReplaced(v):
 		c.result.Skipped++
@@ -239,7 +240,22 @@ func (c *crawler) followStored(ctx context.Context, v visit, level int) error {
 
 func (c *crawler) follow(links []string, level int) {
 	for _, link := range links {
-		c.frontier.offer(link, level+1, c.allowed)
+		if c.frontier.seen.has(link) {
+			continue
+		}
+		if level+1 >= len(c.frontier.levels) {
+			if c.mayLeave(link) && c.allowed(link) {
+				c.leave(link, tooDeep)
+			}
+			continue
+		}
+		c.frontier.offer(link, level+1, func(link string) bool {
+			may := c.allowed(link)
+			if !may && c.covers(link) {
+				c.leave(link, byRobots)
+			}
+			return may
+		})
 	}
 }
 

@@ -50,6 +50,9 @@ type crawler struct {
 	// heldBefore counts the crawls in a row before this one that kept pages behind such pages.
 	heldBefore int
 
+	// left are the pages that are counted as left out.
+	left urls
+
 	result Result
 }
 
@@ -88,6 +91,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
 		docs:        urls{}, textless: urls{}, old: urls{}, redirecting: urls{}, undecided: urls{}, deleted: urls{}, appliedURLs: urls{},
 		waiting: map[uint64][]string{}, waitsFor: map[uint64]uint64{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
+		left: urls{},
 	}
 }
 

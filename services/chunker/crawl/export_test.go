@@ -9,3 +9,10 @@ func SetMaxURLBytes(n int) (undo func()) {
 
 // MaxHeldCrawls is how many crawls in a row may hold deletions back.
 const MaxHeldCrawls = maxHeldCrawls
+
+// SetMaxLeftOut returns a function that undoes it.
+func SetMaxLeftOut(n int) (undo func()) {
+	before := maxLeftOut
+	maxLeftOut = n
+	return func() { maxLeftOut = before }
+}

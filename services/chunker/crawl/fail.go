@@ -52,9 +52,15 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 	switch v.fail.kind {
 	case gone:
 		c.noteGone(v.id)
+		c.leave(v.id, notThere)
 		return nil
-	case outOfScope, disallowed:
+	case outOfScope:
 		c.result.Skipped++
+		c.leave(v.entry.url, offSite)
+		return nil
+	case disallowed:
+		c.result.Skipped++
+		c.leave(v.id, byRobots)
 		return nil
 	}
 	c.opt.Logger.Debug("page failed", "url", secret.URL(v.id), "err", v.fail)

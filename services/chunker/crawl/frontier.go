@@ -87,9 +87,9 @@ func (f *frontier) remember(set urls, url string) {
 	}
 }
 
-// offer adds a URL to a level if it is new, allowed is true of it, and there is room.
+// offer adds a URL to a level of the crawl if it is new, allowed is true of it, and there is room.
 func (f *frontier) offer(url string, level int, allowed func(string) bool) {
-	if level >= len(f.levels) || f.seen.has(url) {
+	if f.seen.has(url) {
 		return
 	}
 	if f.room == 0 || f.slots == 0 {

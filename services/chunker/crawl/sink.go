@@ -41,6 +41,8 @@ type Result struct {
 	// Skipped counts pages without a document of their own: duplicates of another page, noindex, forbidden by robots.txt,
 	// redirected out of the site.
 	Skipped int
+	// LeftOut counts pages that a link led to and that have no document.
+	LeftOut LeftOut
 	// Truncated says that the site has more pages than max_pages (or the bounds derived from it, or the bound of the memory for
 	// URLs) lets in. Bound names the bound, and what a person can do about it.
 	Truncated bool

@@ -50,6 +50,28 @@ type Result struct {
 	// Whole is false when some folder below the source's could not be read. Documents under it are then
 	// left as they are.
 	Whole bool
+	// LeftOut counts what the listing did not take.
+	LeftOut LeftOut
+}
+
+// LeftOut counts files whose names are hidden, files that include and exclude leave out, and folders that are left out as a whole.
+type LeftOut struct{ Hidden, Filtered, Folders int }
+
+// String says what is left out; it is empty where nothing is.
+func (l LeftOut) String() string {
+	var said []string
+	for _, of := range []struct {
+		n    int
+		what string
+	}{{l.Filtered, "files by include and exclude"}, {l.Hidden, "hidden files"}, {l.Folders, "whole folders"}} {
+		if of.n > 0 {
+			said = append(said, fmt.Sprintf("%s: %d", of.what, of.n))
+		}
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return "left out: " + strings.Join(said, "; ")
 }
 
 // Sync updates store to the folder that cfg names.
@@ -82,7 +104,7 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, InFlightBytes: opts.InFlightBytes, Room: opts.Room,
 		Reading: opts.Reader.Version(), Unresumed: true,
 	})
-	return Result{Result: result, Whole: err == nil && len(f.unread) == 0}, err
+	return Result{Result: result, Whole: err == nil && len(f.unread) == 0, LeftOut: f.leftOut}, err
 }
 
 func (o Options) withDefaults() Options {
@@ -126,6 +148,7 @@ type folder struct {
 	unread      []string // keys of folders that could not be read
 	listedCount int
 	listedBytes int // of source ids
+	leftOut     LeftOut
 }
 
 // List lists everything, at each sync.
@@ -158,10 +181,24 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 	opts := &blob.ListOptions{BeforeList: func(as func(any) bool) error {
 		var l *rootblob.Listing
 		if as(&l) {
-			l.Skip = func(dir string) bool { return f.globs.skipsDir(ctx, dir) }
+			l.Skip = func(dir string) bool {
+				skips := f.globs.skipsDir(ctx, dir)
+				if skips {
+					f.leftOut.Folders++
+				}
+				return skips
+			}
 			l.Takes = func(file string) bool {
 				takes, err := f.globs.takes(ctx, file)
-				return takes || err != nil // addEntry returns the error
+				switch {
+				case takes || err != nil: // addEntry returns the error
+					return true
+				case !f.globs.hidden && isHidden(file):
+					f.leftOut.Hidden++
+				default:
+					f.leftOut.Filtered++
+				}
+				return false
 			}
 			l.Most, l.MostBytes = f.cfg.maxFiles()+foldersInOne, maxNamesBytes
 		}

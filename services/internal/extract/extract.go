@@ -28,8 +28,8 @@ const (
 	MaxContentBytes = 32 << 20
 	// MaxTextBytes bounds the extracted text, which repeats CSV headers and JSON paths.
 	MaxTextBytes = 64 << 20
-	// TextPerByte and TextBeside bound it by the content in UTF-8 as well: so many bytes for each, and so many more. Whoever
-	// makes room for a document knows by them what its text may take.
+	// TextPerByte and TextBeside bound it by the content in UTF-8 as well: so many bytes for each byte, and so many more.
+	// A caller that makes room for a document knows by them how much its text may take.
 	TextPerByte = 4
 	TextBeside  = 64 << 10
 	// MaxJSONDepth bounds the nesting of JSON objects and arrays.

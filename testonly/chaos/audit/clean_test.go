@@ -38,7 +38,8 @@ func TestARealPipelineKeepsEveryPromise(t *testing.T) {
 	l.add("synthetic", withSeveralParts())
 	l.addScheduled("schedule_cron", "* * * * *", source.Config{Seed: 1, Documents: 3, Changes: 2})
 	l.addScheduled("refresh_freq_minutes", 1, source.Config{Seed: 2, Documents: 3, Changes: 2})
-	n += 3
+	l.addRules()
+	n += 4
 	stop := l.run("synthetic", "capped")
 	const rounds = 4
 	for round := range rounds - 1 {

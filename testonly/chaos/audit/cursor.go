@@ -139,7 +139,8 @@ func (opts Options) counted(ctx context.Context, pool *pgxpool.Pool) (Finding, e
 		How: "a run that completed has stored as many messages as its worker sent; skipped means none that carry a document",
 	}
 	rows, err := pool.Query(ctx, `SELECT id::text, status, coalesce(total, -1), stored, notes FROM runs
-		WHERE status IN ('completed', 'skipped') AND missed_count IS NULL AND NOT (type = ANY(coalesce($1::text[], '{}')) AND total IS NULL AND stored = 0)`, opts.Foreign)
+		WHERE status IN ('completed', 'skipped') AND missed_count IS NULL
+			AND NOT ((type = ANY(coalesce($1::text[], '{}')) OR type IN (SELECT name FROM connector_types WHERE kind = 'job')) AND total IS NULL AND stored = 0)`, opts.Foreign)
 	if err != nil {
 		return f, wrap("read the ledger", err)
 	}

@@ -99,7 +99,10 @@ func (h *history) disabled() Finding {
 	}
 	for _, events := range h.byLife {
 		row := 0 // failures since the last success
+		before := 0
 		for _, e := range events {
+			counted := e.Failures - before
+			before = e.Failures
 			r := h.runOf(e.OldRun)
 			left := e.From == "SYNCING" && !same(e.OldRun, e.Run) && r != nil && !r.asked
 			switch {
@@ -109,6 +112,10 @@ func (h *history) disabled() Finding {
 				row = 0
 			case left && r.verdict == "failed" && r.reason != inTransit && (r.reason != tooLong || r.checkpointNo == 0):
 				row++
+			case !left && e.OldRun == nil && e.Run == nil && counted == 1: // its condition has failed
+				row++
+			case !left && e.OldRun == nil && e.Run == nil && counted < 0: // or is not met
+				row = 0
 			}
 			if e.To != "DISABLED" || e.From == "DISABLED" || e.From == "" {
 				continue

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		some = some || flag.Lookup(name).Value.String() != ""
 	}
 	if code == 0 && !some {
-		for _, name := range append(checks, indexed) {
+		for _, name := range append(checks, indexed, published) {
 			if _, failed := found.Load(name); !failed {
 				fmt.Printf("no test has made %q fail\n", name)
 				code = 1
@@ -51,6 +51,7 @@ var checks = []string{
 	"in flight is an open run", planStays,
 	"every cron slot once", "every slot that came is answered", "no slot twice", "the cursor moves with its run", "no checkpoint runs ahead",
 	"complete means all stored", "documents are the source's", "nothing is left behind", oneHolder,
+	soItWas, rulesKept,
 }
 
 // soon bounds what takes a few seconds on a busy machine.

@@ -31,6 +31,10 @@ type event struct {
 	Cron                   *string
 	TimeZone               string
 	DSTGap, DSTOverlap     *string
+	OncePer, Calendar      *string
+	CalendarUse, Condition *string
+	Met, Triggered         bool       // before it: its condition was met, somebody had asked for a sync
+	ClaimedFor             *time.Time // what its sync is for
 	ConfigVersion          int64
 	Reconfigured           bool
 	Answered               bool
@@ -72,6 +76,7 @@ type step struct {
 	ConfigVersion   int64
 	CheckpointNo    int64
 	Status, Reason  string
+	Said            string
 	Refused         bool
 	Try, Worker     *uuid.UUID
 	Lease, PickedUp *time.Time
@@ -89,7 +94,8 @@ type run struct {
 	configVersion int64
 	checkpointNo  int64
 	verdict       string // empty while it has none
-	reason        string
+	reason, said  string
+	endedAt       int64 // the event by which it got its verdict
 	// refused: it failed because a message lied about whose it is.
 	refused bool
 	at      time.Time
@@ -112,6 +118,7 @@ type configured struct {
 	kind      string
 	synthetic *source.Config // nil for another source
 	troubled  bool
+	matter    string // what the condition of a job asks about
 }
 
 type history struct {
@@ -124,14 +131,16 @@ type history struct {
 	written    int  // events of documents
 	forged     bool // Options.Forged
 	violations map[string][]string
+	calendars  map[string][]calendarVersion
+	matters    map[string][]matterEvent
 }
 
 func load(ctx context.Context, pool *pgxpool.Pool) (*history, error) {
 	h := &history{
 		byLife: map[life][]*event{}, runs: map[uuid.UUID]*run{}, configs: map[int32]map[int64]configured{},
-		violations: map[string][]string{},
+		violations: map[string][]string{}, calendars: map[string][]calendarVersion{}, matters: map[string][]matterEvent{},
 	}
-	for _, read := range []func(context.Context, *pgxpool.Pool) error{h.loadEvents, h.loadRuns, h.loadConfigs, h.loadViolations} {
+	for _, read := range []func(context.Context, *pgxpool.Pool) error{h.loadEvents, h.loadRuns, h.loadConfigs, h.loadViolations, h.loadRules} {
 		if err := read(ctx, pool); err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
@@ -146,7 +155,8 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 		SELECT seq, txid, at, began, op, connector_id, coalesce(old_type, type), coalesce(type, old_type),
 			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
-			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap, config_version, reconfigured, answered, asked,
+			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap,
+			once_per, calendar, calendar_use, condition, met, triggered, claimed_for, config_version, reconfigured, answered, asked,
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)
@@ -185,7 +195,7 @@ func (r *run) noRun() bool {
 func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 	rows, err := pool.Query(ctx, `
 		SELECT seq, txid, at, what, id, connector_id, trigger, asked, slot, slot_last, coalesce(missed_count, 0), config_version,
-			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), refused, try, worker, lease, picked_up, coalesce(drained, false)
+			checkpoint_no, coalesce(status, ''), coalesce(reason, ''), coalesce(said, ''), refused, try, worker, lease, picked_up, coalesce(drained, false)
 		FROM chaos.run_events ORDER BY seq`)
 	if err != nil {
 		return err
@@ -211,7 +221,7 @@ func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 			r.closed, r.closedBy = r.closed+1, s.Tx
 		case "verdict":
 			r.ended, r.endedBy, r.verdict, r.reason, r.checkpointNo = r.ended+1, s.Tx, s.Status, s.Reason, s.CheckpointNo
-			r.refused = s.Refused
+			r.refused, r.said, r.endedAt = s.Refused, s.Said, s.Seq
 		case "gone":
 			r.gone = true
 		}
@@ -234,6 +244,7 @@ func (h *history) loadConfigs(ctx context.Context, pool *pgxpool.Pool) error {
 			return err
 		}
 		c.synthetic, c.troubled = readConfig(text)
+		c.matter = readMatter(text)
 		if h.configs[id] == nil {
 			h.configs[id] = map[int64]configured{}
 		}
@@ -258,6 +269,12 @@ func readConfig(text []byte) (synthetic *source.Config, troubled bool) {
 		return nil, true
 	}
 	return &parsed, parsed.Trouble != ""
+}
+
+func readMatter(text []byte) string {
+	var c struct{ Matter string }
+	_ = json.Unmarshal(text, &c) // of another source
+	return c.Matter
 }
 
 func (h *history) loadViolations(ctx context.Context, pool *pgxpool.Pool) error {

@@ -19,6 +19,11 @@ CREATE TABLE chaos.connector_events (
     old_slot            timestamptz, slot timestamptz,
     old_planned         timestamptz, planned timestamptz,
     cron                text, time_zone text, dst_gap text, dst_overlap text,
+    -- What may keep a slot from running, and whether the condition was met, or somebody asked, before this move.
+    once_per            text, calendar text, calendar_use text, condition text,
+    met                 boolean NOT NULL DEFAULT false, triggered boolean NOT NULL DEFAULT false,
+    -- What a claim says that its sync is for.
+    claimed_for         timestamptz,
     config_version      bigint NOT NULL,
     -- Whether a user changed the configuration.
     reconfigured        boolean NOT NULL,
@@ -55,7 +60,7 @@ CREATE TABLE chaos.run_events (
     config_version bigint NOT NULL,
     checkpoint_no  bigint NOT NULL DEFAULT 0,
     -- Of the ledger.
-    status         text, reason text,
+    status         text, reason text, said text,
     -- Whether it failed because a message lied about whose it is.
     refused        boolean NOT NULL DEFAULT false,
     -- Of pick up and end: the try, and until when its lease runs; since when it has had the run, and whether it is done.
@@ -98,12 +103,14 @@ $$;
 CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
-        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, config_version, reconfigured, answered, asked,
-        old_state, state, stored)
+        max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, once_per, calendar, calendar_use, condition, met, triggered, claimed_for,
+        config_version, reconfigured, answered, asked, old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
         NEW.failure_count, NEW.max_retries, coalesce(OLD.due_reason, OLD.kept_plan->>'due_reason'), coalesce(NEW.due_reason, NEW.kept_plan->>'due_reason'),
         coalesce(OLD.slot_at, (OLD.kept_plan->>'slot_at')::timestamptz), coalesce(NEW.slot_at, (NEW.kept_plan->>'slot_at')::timestamptz),
-        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap, coalesce(NEW.config_version, OLD.config_version),
+        OLD.planned_through, NEW.planned_through, NEW.schedule_cron, NEW.time_zone, NEW.dst_gap, NEW.dst_overlap,
+        NEW.once_per, NEW.calendar, NEW.calendar_use, NEW.condition, OLD.condition_met_at IS NOT NULL, OLD.trigger_requested_at IS NOT NULL, NEW.claimed_for,
+        coalesce(NEW.config_version, OLD.config_version),
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
         coalesce(NEW.kept_plan, OLD.kept_plan) IS NOT NULL,
@@ -187,9 +194,9 @@ BEGIN
                 NEW.status, NEW.reason, NEW.stored));
         RETURN NULL;
     END IF;
-    INSERT INTO chaos.run_events (what, id, connector_id, status, reason, trigger, slot, slot_last, missed_count, config_version,
+    INSERT INTO chaos.run_events (what, id, connector_id, status, reason, said, trigger, slot, slot_last, missed_count, config_version,
         checkpoint_no, refused)
-    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.trigger, r.slot,
+    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.error_message, r.trigger, r.slot,
         r.slot_last, r.missed_count, r.config_version, r.checkpoint_no, coalesce(r.error_message LIKE '%it is not of its run%', false));
     RETURN NULL;
 END $$;

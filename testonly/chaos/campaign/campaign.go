@@ -79,7 +79,7 @@ func programs() []world.Program {
 		return []world.Program{{Name: name + "-1", Binary: name, Env: env}, {Name: name + "-2", Binary: name, Env: env}}
 	}
 	all := two("scheduler", "SCHEDULER_LEADER_ELECTION=postgres")
-	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
+	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped, "SYNTHETIC_JOBS="+typeJob, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
 	all = append(all, two("chunker")...)
 	all = append(all, two("semantic")...) // with its own number of tries: faults may kill it three times over one message
 	// Nobody kills this one: what fails there has failed for others' work, or for an outage.
@@ -131,6 +131,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	var people sync.WaitGroup
 	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
 	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Subscriber: subscriber, Extra: w.Extra, Log: cfg.Log}
+	people.Go(func() { turn(using, w, rand.New(rand.NewPCG(cfg.Seed, 5)), cfg.Log) })
 	report.Injected = play(ctx, cfg, field, rng)
 	stopUsers()
 	people.Wait()
@@ -141,7 +142,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding(), read.finding())
 		if !cfg.Failover { // what a lost commit has published is published again
-			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster))
+			published, problem := audit.Published(ctx, w.Pool, repeats.Runs())
+			err = errors.Join(err, problem)
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster), published)
 		}
 	}
 	return report, err
@@ -161,6 +164,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addBig(ctx, w, rng),
 		addReal(ctx, w, sites),
 		addForeign(ctx, w),
+		addRules(ctx, w, max(120, cfg.Connectors/5), rand.New(rand.NewPCG(cfg.Seed, 4))),
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/echomind/sync/contract/topology"
@@ -35,6 +36,18 @@ func (r *Repeats) Hear(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.heard[run] = append(r.heard[run], at)
+}
+
+// Runs are those whose messages were heard.
+func (r *Repeats) Runs() (all []uuid.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for run := range r.heard {
+		if id, err := uuid.Parse(run); err == nil {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // Finding holds what was heard against the grace, which is how long a message may be on its way before it is looked for. A

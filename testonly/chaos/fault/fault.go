@@ -59,7 +59,7 @@ func (l Loss) String() string {
 	case l.Workers:
 		return "runs that end as *worker lost*"
 	case l.Forged:
-		return "runs of which a message was forged, by who knows their try"
+		return "runs for which a message was forged by somebody who knows their try"
 	case l.Messages:
 		return "runs that end as *lost in transit*"
 	}

@@ -14,6 +14,8 @@ const (
 	leftBehind = "nothing is left behind"
 	inTheWay   = "nobody is held up by a row that another holds"
 	oneHolder  = "one run has a lock"
+	soItWas    = "slots are passed over for what was so"
+	rulesKept  = "no run against a rule"
 )
 
 // All are the defects that are put back.
@@ -132,6 +134,42 @@ var All = []Mutant{
 		Name: "lock-epoch", Was: "a lock is given in an epoch that was given before",
 		SQL:      []Edit{{"moves.give_lock", "VALUES (lock_key, next, r.id,", "VALUES (lock_key, 1, r.id,"}},
 		Scenario: lockedTwice, Finds: []string{oneHolder},
+	},
+	{
+		Name: "unasked", Was: "a job is claimed, and nobody has asked its condition",
+		Script: `CREATE FUNCTION mutant() RETURNS trigger LANGUAGE plpgsql AS $$
+			BEGIN NEW.condition_met_at := clock_timestamp(); RETURN NEW; END $$;
+			CREATE TRIGGER z_mutant BEFORE INSERT OR UPDATE ON connectors FOR EACH ROW
+				WHEN (NEW.condition IS NOT NULL AND NEW.run_id IS NULL AND NEW.condition_met_at IS NULL) EXECUTE FUNCTION mutant()`,
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
+	},
+	{
+		Name: "unmet", Was: "a slot that a condition passes over gets no line",
+		SQL:    []Edit{{"moves.skip_unmet", "p.unmet_slot IS NOT NULL AND (p.unmet_slot >", "p.unmet_slot IS NOT NULL AND false AND (p.unmet_slot >"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce, slotsCome},
+	},
+	{
+		Name: "unmet-end", Was: "the line of a condition is lost when its job is changed, switched off or runs",
+		SQL:    []Edit{{"moves.end_unmet", "FROM gone g;", "FROM gone g WHERE false;"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{cronOnce, slotsCome},
+	},
+	{
+		Name: "condition-fails", Was: "the failure of a condition is another job's",
+		SQL:    []Edit{{"moves.fail_conditions", "k.id = f.id AND k.asks_condition", "k.id <> f.id AND k.asks_condition LIMIT 1"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{soItWas},
+	},
+	{
+		Name: "calendar", Was: "a calendar is not asked when a slot is planned and claimed",
+		SQL: []Edit{
+			{"moves.lock_due", "RETURN NEXT c;", "c.calendar := NULL; RETURN NEXT c;"},
+			{"moves.lock_unplanned", "SELECT * FROM connectors WHERE needs_plan", `SELECT (jsonb_populate_record(c, '{"calendar": null}')).* FROM connectors c WHERE needs_plan`},
+		},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
+	},
+	{
+		Name: "completed", Was: "a line says that a sync has completed, and none has",
+		SQL:    []Edit{{"moves.failed", "c.claimed_for := NULL;", "c.synced_for := c.claimed_for;"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{soItWas},
 	},
 	{
 		Name: "cap", Was: "claimers of a capped type do not count what is in flight",

@@ -34,7 +34,7 @@ func TestEveryMutantFitsWhatItChanges(t *testing.T) {
 			require.NoError(t, os.WriteFile(other, []byte(`{"Replace": {}}`), 0o600))
 			_, err = m.Overlay(root, dir, other)
 			require.NoError(t, err)
-			require.True(t, len(m.SQL) > 0 || len(m.Go) > 0)
+			require.True(t, len(m.SQL) > 0 || len(m.Go) > 0 || m.Script != "")
 			require.NotEmpty(t, m.Finds)
 			if m.Scenario == nil {
 				require.NotEmpty(t, fault.Named(m.Faults), m.Faults)

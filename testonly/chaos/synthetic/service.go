@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,6 +21,8 @@ type Config struct {
 	Worker worker.Config
 	// Types are the connector types to serve, separated by commas.
 	Types []string `env:"SYNTHETIC_TYPES" envDefault:"synthetic"`
+	// Jobs are the types of jobs to serve.
+	Jobs []string `env:"SYNTHETIC_JOBS"`
 }
 
 // Shared is what all services are told.
@@ -31,7 +34,7 @@ func (c Config) Validate() error {
 	if len(c.Types) == 0 {
 		problems = append(problems, errors.New("SYNTHETIC_TYPES is empty: name a connector type"))
 	}
-	for _, t := range c.Types {
+	for _, t := range slices.Concat(c.Types, c.Jobs) {
 		if _, err := topology.SyncSubject(t); err != nil {
 			problems = append(problems, fmt.Errorf("SYNTHETIC_TYPES: %w", err))
 		}
@@ -52,6 +55,13 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, connectorType := range cfg.Types {
 		w, err := worker.New(connectorType, Sync, cfg.Worker, servers, process)
+		if err != nil {
+			return errors.Join(err, servers.Close())
+		}
+		group.Go(func() error { return w.Run(ctx) })
+	}
+	for _, connectorType := range cfg.Jobs {
+		w, err := worker.NewJob(connectorType, worker.Job[struct{}]{Work: work}, cfg.Worker, servers, process)
 		if err != nil {
 			return errors.Join(err, servers.Close())
 		}

@@ -50,6 +50,18 @@ func Sync(ctx context.Context, run *worker.Run) error {
 	return run.SetState(source.State{Version: state.Version + 1})
 }
 
+// work is a job's: it takes the time that its config says.
+func work(ctx context.Context, run *worker.JobRun, _ struct{}) (any, error) {
+	var cfg struct {
+		Milliseconds int    `json:"milliseconds"`
+		Matter       string `json:"matter"` // its condition's
+	}
+	if err := run.Config(&cfg); err != nil {
+		return nil, worker.Permanent(err)
+	}
+	return nil, wait(ctx, time.Duration(cfg.Milliseconds)*time.Millisecond)
+}
+
 // lock has every fourth connector hold one of three locks while it is fetched, where it is given it within a moment: half of them wait that long. What is
 // fetched does not depend on it; the audit sees who had it when.
 func lock(ctx context.Context, run *worker.Run) error {

@@ -18,15 +18,15 @@ func TestASystemJobIsAddedOnceByAnAdministratorAndThenChanged(t *testing.T) {
 	require.Contains(t, admin.run("connectors", "add", "--name", "x", "--type", "tidy").stderr, "--user: is needed")
 	require.Contains(t, admin.run("connectors", "add", "--name", "x", "--type", "tidy", "--user", "1", "--scope", "system").stderr, "goes with every scope but system")
 	require.Contains(t, person.run("connectors", "add", "--name", "x", "--type", "tidy", "--scope", "system").stderr, "administrators alone")
-	require.Contains(t, admin.succeed("connectors", "add", "--name", "tidy up", "--type", "tidy", "--scope", "system"), "system job 1 is added")
-	require.Contains(t, admin.succeed("connectors", "add", "--name", "tidy", "--type", "tidy", "--scope", "system", "--refresh", "2h"), "system job 1 was there, and is changed")
-	for _, command := range [][]string{{"update", "1", "--refresh", "3h"}, {"disable", "1"}, {"trigger", "1"}, {"delete", "1", "--yes"}} {
+	require.Regexp(t, `^system job \d+ is added\n$`, admin.succeed("connectors", "add", "--name", "tidy up", "--type", "tidy", "--scope", "system"))
+	require.Contains(t, admin.succeed("connectors", "add", "--name", "tidy", "--type", "tidy", "--scope", "system", "--refresh", "2h"), "was there, and is changed")
+	for _, command := range [][]string{{"update", "tidy", "--refresh", "3h"}, {"disable", "tidy"}, {"trigger", "tidy"}, {"delete", "tidy", "--yes"}} {
 		out := person.run(append([]string{"connectors"}, command...)...)
 		require.Equal(t, 1, out.code, command)
 		require.Contains(t, out.stderr, "administrators alone", command)
 	}
-	require.Regexp(t, `1 +tidy +ACTIVE +- +`, person.succeed("status"))
-	admin.succeed("connectors", "disable", "1")
-	require.Regexp(t, `1 +tidy +DISABLED +- +`, person.succeed("status"))
+	require.Regexp(t, `\d +tidy +ACTIVE +- +`, person.succeed("status"))
+	admin.succeed("connectors", "disable", "tidy")
+	require.Regexp(t, `\d +tidy +DISABLED +- +`, person.succeed("status"))
 	require.Contains(t, person.succeed("connectors", "list", "-o", "wide"), "system")
 }

@@ -20,6 +20,21 @@ func (q *Queries) BarUser(ctx context.Context, userID int32) error {
 	return err
 }
 
+const createLink = `-- name: CreateLink :exec
+INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES ($1, $2, clock_timestamp() + make_interval(mins => $3::integer))
+`
+
+type CreateLinkParams struct {
+	CodeSha256 []byte
+	TokenID    int32
+	Minutes    int32
+}
+
+func (q *Queries) CreateLink(ctx context.Context, arg CreateLinkParams) error {
+	_, err := q.db.Exec(ctx, createLink, arg.CodeSha256, arg.TokenID, arg.Minutes)
+	return err
+}
+
 const createToken = `-- name: CreateToken :one
 INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at)
 SELECT $1, $2, $3, $4::text[], $5, $6, $7

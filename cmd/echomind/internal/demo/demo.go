@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	cfg.Stack.Chunker.FileRoots = []string{docs}
 	cfg.Stack.Chunker.AllowCIDRs = []string{"127.0.0.0/8"}
 	started := make(chan devstack.Info, 1)
-	cfg.Stack.Started = func(info devstack.Info, _ *devstack.Stack, _, _ string) { started <- info }
+	cfg.Stack.Started = func(info devstack.Info, _ *devstack.Stack, _, _, _ string) { started <- info }
 
 	group, ctx := errgroup.WithContext(ctx)
 	working, stop := context.WithCancel(ctx)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -156,10 +157,17 @@ func services(t *testing.T) {
 	require.NoError(t, config.Load(&scheduling))
 	require.NoError(t, config.Load(&storing))
 	process := connect.NewProcess(testkit.Logger(t))
+	background(t, func(ctx context.Context) error { return scheduler.Run(ctx, scheduling, process) },
+		func(ctx context.Context) error { return semantic.Run(ctx, storing, process) })
+}
+
+// background runs services until the test ends.
+func background(t *testing.T, all ...func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return scheduler.Run(ctx, scheduling, process) })
-	group.Go(func() error { return semantic.Run(ctx, storing, process) })
+	for _, run := range all {
+		group.Go(func() error { return run(ctx) })
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := group.Wait(); err != nil {
@@ -174,10 +182,15 @@ func moduleOf(t *testing.T, name string) (dir string) {
 	dir = t.TempDir()
 	repository, err := filepath.Abs("../../../..")
 	require.NoError(t, err)
-	for from, to := range map[string]string{"examples/" + name + "/main.go": "main.go", "go.sum": "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(repository, from))
+	files, err := filepath.Glob(filepath.Join(repository, "examples", name, "*"))
+	require.NoError(t, err)
+	for _, file := range append(files, filepath.Join(repository, "go.sum")) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, to), text, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600))
 	}
 	mod := fmt.Sprintf("module example.com/%s\n\ngo 1.26.0\n\nrequire github.com/echomind/sync v0.0.0\n\nreplace github.com/echomind/sync => %s\n",
 		name, repository)

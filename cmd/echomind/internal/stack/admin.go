@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,8 @@ const (
 	// localAdmin is whose the token of `echomind run` is: the user of its examples.
 	localAdmin   = 1
 	tokenTimeout = 10 * time.Second
+	// linkMinutes is for how long the link that is printed signs its first visitor in.
+	linkMinutes = 15
 )
 
 // freeAPI says whether the API could be served: before anything is started that would have to be stopped again. At the default address
@@ -46,16 +49,17 @@ func freeAPI(ctx context.Context, cfg *Config) error {
 }
 
 // ownToken makes a token of a local administrator in the data folder of the embedded Postgres, unless there is one that counts. Only
-// whoever starts the stack may read it.
-func ownToken(ctx context.Context, cfg Config, info devstack.Info) (file string, err error) {
+// the user who starts the stack may read it. code is the code of a link that signs a browser in with it, once.
+func ownToken(ctx context.Context, cfg Config, info devstack.Info) (file, code string, err error) {
 	if cfg.API.Addr == "" || cfg.Devstack.DatabaseURL != "" {
-		return "", nil
+		return "", "", nil
 	}
 	file, err = filepath.Abs(filepath.Join(cfg.Devstack.DataDir, "admin.token"))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return file, deadline.Do(ctx, "run.token", tokenTimeout, func(ctx context.Context) error {
+	code = string(identity.NewSecret())
+	return file, code, deadline.Do(ctx, "run.token", tokenTimeout, func(ctx context.Context) error {
 		conn, err := postgres.Connect(ctx, info.DatabaseURL, "echomind/run")
 		if err != nil {
 			return err
@@ -65,29 +69,37 @@ func ownToken(ctx context.Context, cfg Config, info devstack.Info) (file string,
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if counts, err := tokenCounts(ctx, conn, strings.TrimSpace(string(text))); counts || err != nil {
+		q, sum := dbgen.New(conn), sha256.Sum256([]byte(code))
+		link := func(token int32) error {
+			return q.CreateLink(ctx, dbgen.CreateLinkParams{CodeSha256: sum[:], TokenID: token, Minutes: linkMinutes})
+		}
+		id, counts, err := tokenCounts(ctx, conn, strings.TrimSpace(string(text)))
+		if err != nil {
 			return err
 		}
+		if counts {
+			return link(id)
+		}
 		secret := identity.NewSecret()
-		made, err := dbgen.New(conn).CreateToken(ctx, dbgen.CreateTokenParams{
+		made, err := q.CreateToken(ctx, dbgen.CreateTokenParams{
 			UserID: localAdmin, Name: "local administrator", Role: string(identity.Superadmin), Scopes: []string{"read", "operate", "write", "admin"},
 			SecretSha256: secret.Hash(), CreatedBy: "echomind run",
 		})
 		if err != nil {
 			return fmt.Errorf("make the token of the local administrator: %w", err)
 		}
-		return replaceFile(file, identity.Token(made.ID, secret)+"\n")
+		return errors.Join(replaceFile(file, identity.Token(made.ID, secret)+"\n"), link(made.ID))
 	})
 }
 
 // tokenCounts says whether somebody is signed in with it.
-func tokenCounts(ctx context.Context, conn *pgx.Conn, token string) (counts bool, err error) {
+func tokenCounts(ctx context.Context, conn *pgx.Conn, token string) (id int32, counts bool, err error) {
 	id, secret, err := identity.ParseToken(token)
 	if err != nil {
-		return false, nil //nolint:nilerr // a file of something else is replaced
+		return 0, false, nil //nolint:nilerr // a file of something else is replaced
 	}
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api.authenticate($1, $2))`, id, secret.Hash()).Scan(&counts)
-	return counts, err
+	return id, counts, err
 }
 
 // replaceFile writes a file that only its owner may read, aside first, so that nobody reads half of it.

@@ -3,6 +3,7 @@ package stack_test
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// signedIn starts a stack with the API, asks who the local administrator's token is, and stops it.
+// signedIn starts a stack with the API, asks who the local administrator's token is, opens the page by the link, once, and stops it.
 func signedIn(t *testing.T, dataDir string) (token string) {
 	t.Helper()
 	var cfg stack.Config
@@ -25,9 +26,9 @@ func signedIn(t *testing.T, dataDir string) (token string) {
 		require.NoError(t, config.Load(part))
 	}
 	cfg.Log, cfg.Devstack.DataDir, cfg.API.Addr, cfg.API.HTTPAddr = testkit.Logger(t), dataDir, "127.0.0.1:0", ""
-	type place struct{ addr, file string }
+	type place struct{ addr, file, code string }
 	started, ended := make(chan place, 1), make(chan error, 1)
-	cfg.Started = func(_ devstack.Info, _ *devstack.Stack, addr, file string) { started <- place{addr, file} }
+	cfg.Started = func(_ devstack.Info, _ *devstack.Stack, addr, file, code string) { started <- place{addr, file, code} }
 	ctx, stop := context.WithCancel(t.Context())
 	go func() { ended <- stack.Run(ctx, cfg) }()
 	var at place
@@ -48,9 +49,25 @@ func signedIn(t *testing.T, dataDir string) (token string) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusOK, answer.StatusCode)
+	for _, status := range []int{http.StatusOK, http.StatusUnauthorized} {
+		require.Equal(t, status, opened(t, "http://"+at.addr+"/sign-in?code="+at.code))
+	}
 	stop()
 	require.NoError(t, <-ended)
 	return token
+}
+
+// opened is what a browser of its own is answered.
+func opened(t *testing.T, address string) int {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	answer, err := (&http.Client{Jar: jar}).Do(r)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode
 }
 
 func TestTheLocalAdministratorsTokenSignsInAndStays(t *testing.T) {

@@ -42,8 +42,8 @@ File connectors read nothing but what --file-roots names; the data folder, key f
 			if len(fileRoots) > 0 {
 				cfg.Chunker.FileRoots = fileRoots
 			}
-			cfg.Started = func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile string) {
-				announceStart(cmd.OutOrStdout(), cfg, info, servers, signIn(apiAddr, tokenFile))
+			cfg.Started = func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile, code string) {
+				announceStart(cmd.OutOrStdout(), cfg, info, servers, signIn(apiAddr, tokenFile), pageAt(apiAddr, code))
 			}
 			return Run(cmd.Context(), cfg)
 		},
@@ -73,7 +73,7 @@ func checkFolders(all []string) error {
 	return nil
 }
 
-func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack, management string) {
+func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devstack.Stack, management, page string) {
 	postgres, nats := "yours, from DATABASE_URL", "yours, from NATS_URL"
 	if cfg.Devstack.DatabaseURL == "" {
 		postgres = shown(info.DatabaseURL) + "\n             (embedded; data in " + servers.PostgresDir() + "; the password stands in stack.json)"
@@ -107,6 +107,7 @@ func announceStart(out io.Writer, cfg Config, info devstack.Info, servers *devst
   data       %s
   postgres   %s
   nats       %s
+  page       %s
   http       %s  (/healthz /readyz /metrics)
   api        %s
   services   %s, chunker (web, file), connector (google_drive, onedrive, teams), semantic
@@ -116,7 +117,18 @@ Next, in a second terminal:
   %s
 
 Ctrl-C stops it.
-`, folder, postgres, nats, served, management, scheduler, read, next)
+`, folder, postgres, nats, page, served, management, scheduler, read, next)
+}
+
+// pageAt is where people look at the system. The link is good once, and not for long, so that a terminal that is recorded gives nothing away later.
+func pageAt(apiAddr, code string) string {
+	switch {
+	case apiAddr == "":
+		return "nowhere"
+	case code == "":
+		return "http://" + apiAddr + "/  (sign in with a token: echomind tokens create --help)"
+	}
+	return fmt.Sprintf("http://%s/sign-in?code=%s\n             (signs its first visitor in, within %d minutes; later: http://%[1]s/ and the token below)", apiAddr, code, linkMinutes)
 }
 
 // signIn says where the API is, and how to sign in. The token itself is not printed: terminals are recorded.

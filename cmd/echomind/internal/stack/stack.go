@@ -44,8 +44,8 @@ type Config struct {
 	// HTTPAddr is where health and metrics of all services are served; empty = nowhere.
 	HTTPAddr string
 	Log      *slog.Logger
-	// Started, if not nil, is told once everything is up; where the API is, and the file with a token for it, are empty where there is none.
-	Started func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile string)
+	// Started, if not nil, is told once everything is up; where the API is, the file with a token for it, and the code of a link that signs a browser in, are empty where there is none.
+	Started func(info devstack.Info, servers *devstack.Stack, apiAddr, tokenFile, code string)
 }
 
 // Tasks are what child processes of the services do: confine.Serve takes them, first in main.
@@ -55,7 +55,7 @@ var Tasks = chunker.Tasks // the connector's are among them
 var ErrPostgresEnded = errors.New("the embedded PostgreSQL server ended")
 
 // LoadConfig takes everything from the environment. File connectors may read what it lists, and without a list nothing:
-// a home, or the folder in which somebody types this, is full of what is not for whoever may search.
+// a home, or the folder in which somebody types this, is full of files that not everybody who searches may read.
 func LoadConfig(logs io.Writer) (Config, error) {
 	var cfg Config
 	var own config.Stack
@@ -127,7 +127,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	cfg.API.Secrets = cfg.Connector.Secrets
-	tokenFile, err := ownToken(ctx, cfg, info)
+	tokenFile, code, err := ownToken(ctx, cfg, info)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	} else {
 		served <- ""
 	}
-	group.Go(func() error { return announce(ctx, cfg, servers, process.Ready, served, tokenFile) })
+	group.Go(func() error { return announce(ctx, cfg, servers, process.Ready, served, tokenFile, code) })
 	return group.Wait()
 }
 
@@ -197,7 +197,7 @@ func private(cfg Config, servers *devstack.Stack) []string {
 }
 
 // announce tells once that every service is ready.
-func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness, served <-chan string, tokenFile string) error {
+func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *telemetry.Readiness, served <-chan string, tokenFile, code string) error {
 	var apiAddr string
 	select {
 	case apiAddr = <-served:
@@ -214,7 +214,7 @@ func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *t
 	for {
 		if asked, problems := ready.Ask(ctx); asked >= expected && len(problems) == 0 {
 			if cfg.Started != nil {
-				cfg.Started(servers.Info(), servers, apiAddr, tokenFile)
+				cfg.Started(servers.Info(), servers, apiAddr, tokenFile, code)
 			}
 			return nil
 		}

@@ -45,7 +45,7 @@ func run(t *testing.T, dataDir, root string, tune ...func(*stack.Config)) (conn 
 		change(&cfg)
 	}
 	started := make(chan devstack.Info, 1)
-	cfg.Started = func(info devstack.Info, _ *devstack.Stack, _, _ string) { started <- info }
+	cfg.Started = func(info devstack.Info, _ *devstack.Stack, _, _, _ string) { started <- info }
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- stack.Run(ctx, cfg) }()

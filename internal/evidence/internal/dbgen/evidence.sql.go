@@ -8,6 +8,8 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const calendar = `-- name: Calendar :one
@@ -259,6 +261,202 @@ func (q *Queries) SeenEvidence(ctx context.Context, id int32) (ApiEvidence, erro
 		&i.TypePublishError,
 	)
 	return i, err
+}
+
+const seenGlances = `-- name: SeenGlances :many
+SELECT e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
+    e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
+    e.calendar, e.calendar_use, e.condition, e.asks_condition, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
+    e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, e.try_id, e.worker_id,
+    e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
+    e.waits_until, e.wait_message, e.progress_done, e.progress_total, e.progress_text,
+    e.lock_key, e.lock_asked_at, e.lock_run_id, e.lock_connector_id, e.lock_expires_at,
+    e.kind, e.type_cap,
+    0::bigint AS due_before, 0::bigint AS in_flight, 0::bigint AS owner_in_flight, e.owner_cap, e.has_other_owners, 0::bigint AS pending_before, 0::bigint AS fetching,
+    false::boolean AS dispatched_since, e.publish_error, e.type_publish_error
+FROM api.evidence e WHERE e.id = ANY ($1::integer[])
+`
+
+type SeenGlancesRow struct {
+	SeenAt             time.Time
+	ID                 int32
+	Name               string
+	Type               string
+	UserID             int32
+	Status             string
+	StatusMessage      *string
+	FailureCount       int32
+	MaxRetries         int32
+	RefreshFreqMinutes *int32
+	ScheduleCron       *string
+	TimeZone           string
+	DstGap             *string
+	DstOverlap         *string
+	SpreadPercent      int32
+	DeadlineMinutes    *int32
+	Overlap            string
+	OncePer            *string
+	CatchUp            string
+	CatchUpMost        int32
+	CatchUpMinutes     *int32
+	Calendar           *string
+	CalendarUse        string
+	Condition          *string
+	AsksCondition      bool
+	ConditionMetAt     *time.Time
+	UnmetAt            *time.Time
+	UnmetCount         *int32
+	ClaimedAt          *time.Time
+	SyncedFor          *time.Time
+	NeedsPlan          bool
+	PlannedThrough     *time.Time
+	NextSyncAt         *time.Time
+	DueReason          *string
+	SlotAt             *time.Time
+	TriggerRequestedAt *time.Time
+	ParametersDueAt    *time.Time
+	LastSyncAt         *time.Time
+	DocsAnalyzed       int64
+	PutOffSince        *time.Time
+	RunID              *uuid.UUID
+	Trigger            *string
+	DueAt              *time.Time
+	StartedAt          *time.Time
+	DispatchedAt       *time.Time
+	Dispatches         *int32
+	PickedUpAt         *time.Time
+	TryID              *uuid.UUID
+	WorkerID           *uuid.UUID
+	LeaseExpiresAt     *time.Time
+	FetchedAt          *time.Time
+	DrainSeq           *int64
+	Total              *int64
+	Stored             *int64
+	Whole              *bool
+	Cut                *string
+	WaitsUntil         *time.Time
+	WaitMessage        *string
+	ProgressDone       *int64
+	ProgressTotal      *int64
+	ProgressText       *string
+	LockKey            *string
+	LockAskedAt        *time.Time
+	LockRunID          *uuid.UUID
+	LockConnectorID    *int32
+	LockExpiresAt      *time.Time
+	Kind               string
+	TypeCap            *int32
+	DueBefore          int64
+	InFlight           int64
+	OwnerInFlight      int64
+	OwnerCap           *int32
+	HasOtherOwners     *bool
+	PendingBefore      int64
+	Fetching           int64
+	DispatchedSince    bool
+	PublishError       *string
+	TypePublishError   *string
+}
+
+// The same of some connectors at once, without what is counted for each.
+func (q *Queries) SeenGlances(ctx context.Context, ids []int32) ([]SeenGlancesRow, error) {
+	rows, err := q.db.Query(ctx, seenGlances, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SeenGlancesRow{}
+	for rows.Next() {
+		var i SeenGlancesRow
+		if err := rows.Scan(
+			&i.SeenAt,
+			&i.ID,
+			&i.Name,
+			&i.Type,
+			&i.UserID,
+			&i.Status,
+			&i.StatusMessage,
+			&i.FailureCount,
+			&i.MaxRetries,
+			&i.RefreshFreqMinutes,
+			&i.ScheduleCron,
+			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.SpreadPercent,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
+			&i.Calendar,
+			&i.CalendarUse,
+			&i.Condition,
+			&i.AsksCondition,
+			&i.ConditionMetAt,
+			&i.UnmetAt,
+			&i.UnmetCount,
+			&i.ClaimedAt,
+			&i.SyncedFor,
+			&i.NeedsPlan,
+			&i.PlannedThrough,
+			&i.NextSyncAt,
+			&i.DueReason,
+			&i.SlotAt,
+			&i.TriggerRequestedAt,
+			&i.ParametersDueAt,
+			&i.LastSyncAt,
+			&i.DocsAnalyzed,
+			&i.PutOffSince,
+			&i.RunID,
+			&i.Trigger,
+			&i.DueAt,
+			&i.StartedAt,
+			&i.DispatchedAt,
+			&i.Dispatches,
+			&i.PickedUpAt,
+			&i.TryID,
+			&i.WorkerID,
+			&i.LeaseExpiresAt,
+			&i.FetchedAt,
+			&i.DrainSeq,
+			&i.Total,
+			&i.Stored,
+			&i.Whole,
+			&i.Cut,
+			&i.WaitsUntil,
+			&i.WaitMessage,
+			&i.ProgressDone,
+			&i.ProgressTotal,
+			&i.ProgressText,
+			&i.LockKey,
+			&i.LockAskedAt,
+			&i.LockRunID,
+			&i.LockConnectorID,
+			&i.LockExpiresAt,
+			&i.Kind,
+			&i.TypeCap,
+			&i.DueBefore,
+			&i.InFlight,
+			&i.OwnerInFlight,
+			&i.OwnerCap,
+			&i.HasOtherOwners,
+			&i.PendingBefore,
+			&i.Fetching,
+			&i.DispatchedSince,
+			&i.PublishError,
+			&i.TypePublishError,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const seenPast = `-- name: SeenPast :many

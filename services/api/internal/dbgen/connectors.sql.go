@@ -340,18 +340,20 @@ const listConnectors = `-- name: ListConnectors :many
 SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, may_change FROM api.connectors
 WHERE id > $1 AND id <= $2
     AND ($3::text IS NULL OR type = $3)
-    AND ($4::text IS NULL OR status = $4)
-    AND ($5::integer IS NULL OR user_id = $5)
-    AND ($6::text IS NULL OR scope = $6)
-    AND ($7::text IS NULL OR scope_id = $7)
+    AND ($4::text IS NULL OR strpos(lower(name), lower($4)) > 0)
+    AND ($5::text IS NULL OR status = $5)
+    AND ($6::integer IS NULL OR user_id = $6)
+    AND ($7::text IS NULL OR scope = $7)
+    AND ($8::text IS NULL OR scope_id = $8)
 ORDER BY id
-LIMIT $8::integer
+LIMIT $9::integer
 `
 
 type ListConnectorsParams struct {
 	After   int32
 	Through int32
 	Type    *string
+	Name    *string
 	Status  *string
 	UserID  *int32
 	Scope   *string
@@ -364,6 +366,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 		arg.After,
 		arg.Through,
 		arg.Type,
+		arg.Name,
 		arg.Status,
 		arg.UserID,
 		arg.Scope,

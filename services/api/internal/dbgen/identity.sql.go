@@ -123,6 +123,15 @@ func (q *Queries) EndRequest(ctx context.Context, arg EndRequestParams) error {
 	return err
 }
 
+const endSession = `-- name: EndSession :exec
+SELECT api.end_session()
+`
+
+func (q *Queries) EndSession(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, endSession)
+	return err
+}
+
 const getToken = `-- name: GetToken :one
 SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens WHERE id = $1
 `
@@ -281,6 +290,24 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const openLink = `-- name: OpenLink :one
+SELECT o.id::integer AS id FROM (SELECT api.open_link($1::bytea, $2::bytea, $3::text) AS id) o WHERE o.id IS NOT NULL
+`
+
+type OpenLinkParams struct {
+	Link    []byte
+	Session []byte
+	Request string
+}
+
+// No row: there is none that counts.
+func (q *Queries) OpenLink(ctx context.Context, arg OpenLinkParams) (int32, error) {
+	row := q.db.QueryRow(ctx, openLink, arg.Link, arg.Session, arg.Request)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
 }
 
 const pageKey = `-- name: PageKey :one

@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// Issuer is an OpenID Connect issuer's URL, as its tokens have it in iss; empty = none. It is asked for its keys at /.well-known/openid-configuration below.
 	Issuer string `env:"OIDC_ISSUER"`
-	// Audience are names of this API, of which a token must have one in aud. It is required with an issuer.
+	// Audience are names of this API. A token must have one of them in aud. It is required with an issuer.
 	Audience []string `env:"OIDC_AUDIENCE"`
 	// Clients are those to whom tokens may have been given (azp, client_id or appid); empty = all of the issuer's.
 	Clients []string `env:"OIDC_CLIENTS"`

@@ -14,7 +14,7 @@ var ErrGrown = errors.New("it has grown since it was listed")
 // rewriteSlack is how much larger content may be than listed, besides a quarter: SharePoint adds properties to Office files.
 const rewriteSlack = 256 << 10
 
-// Bound is how many bytes are read of content of a listed size, of which at most `most` may be read.
+// Bound is how many bytes are read of content with a listed size, where at most `most` may be read.
 func Bound(listed, most int64) int64 {
 	if listed >= most {
 		return most

@@ -34,7 +34,7 @@ func Chart() string { return filepath.Join(Root(), "helm", "echomind") }
 // Values is one of its values files.
 func Values(name string) string { return filepath.Join(Chart(), name) }
 
-// Helm runs helm apart from the settings of whoever runs the tests.
+// Helm runs helm apart from the settings of the person who runs the tests.
 func Helm(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), filepath.Join(Root(), "bin", "tools", "helm"), args...)

@@ -137,7 +137,7 @@ func (s *Server) ca() string { return filepath.Join(s.dir, "apiserver.crt") }
 // Admin is the configuration of somebody who may do everything.
 func (s *Server) Admin() *rest.Config { return s.As(adminToken) }
 
-// As is the configuration of whoever a token belongs to.
+// As is the configuration of a token's owner.
 func (s *Server) As(token string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.Address, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: s.ca()}, QPS: -1,
@@ -154,7 +154,7 @@ func (s *Server) Client(t *testing.T) *kubernetes.Clientset {
 	return client
 }
 
-// Kubeconfig is a file that leads whoever a token belongs to, to a namespace, at an address that leads to the server.
+// Kubeconfig is a file that leads a token's owner to a namespace, at an address that leads to the server.
 func (s *Server) Kubeconfig(t *testing.T, token, namespace, address string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()

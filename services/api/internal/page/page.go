@@ -1,0 +1,251 @@
+// Package page is what people look at with a browser: sources, their runs, and why something is, or is not, fresh. It is rendered here, from what
+// operations of the API answer to whom it serves, and works without a script; what the script adds is small.
+//
+//	request → headers → files | sign in → cross-site? → whom it serves → operations of the API → template
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+// Service is what the page asks for.
+type Service interface {
+	// For is whom a request serves, in its context: whom a proxy has signed in, else whose session it is.
+	For(r *http.Request, session string) (context.Context, Who, error)
+	// Ask has an operation of the API done. Its errors are problems.
+	Ask(ctx context.Context, operation Operation, into any) (http.Header, error)
+	// Begin makes a session of a token, and Open of a link, which is used up.
+	Begin(r *http.Request, token string) (session string, err error)
+	Open(r *http.Request, code string) (session string, err error)
+	// End ends the session of whom the context serves.
+	End(ctx context.Context) error
+	// Failed has a defect logged.
+	Failed(ctx context.Context, err error) *problem.Problem
+}
+
+// Who is whom a page is for.
+type Who struct {
+	UserID  int32
+	Role    string
+	TokenID int32
+	// Operates, Writes and Administers are the scopes of the session.
+	Operates, Writes, Administers bool
+}
+
+// Admin says whether they look after groups.
+func (w Who) Admin() bool { return w.Role != "user" }
+
+// Superadmin says whether they look after everything.
+func (w Who) Superadmin() bool { return w.Role == "superadmin" }
+
+// Operation is one of the API.
+type Operation struct {
+	Method, Path  string
+	Query         url.Values
+	Body          any
+	IfMatch, Note string
+}
+
+const (
+	// policy lets a page have nothing but what this service serves, and no script or style within itself.
+	policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// maxForm is an Administrator's longest form, and more.
+	maxForm = 64 << 10
+)
+
+//go:embed templates assets
+var files embed.FS
+
+type pages struct {
+	service     Service
+	templates   *template.Template
+	crossOrigin *http.CrossOriginProtection
+}
+
+// New is the page of a service.
+func New(service Service) http.Handler {
+	p := &pages{service: service, crossOrigin: http.NewCrossOriginProtection()}
+	p.templates = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetURL, "parts": partsOf}).ParseFS(files, "templates/*.html"))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	mux.HandleFunc("GET /sign-in", p.signInForm)
+	mux.HandleFunc("POST /sign-in", p.signIn)
+	for pattern, handle := range map[string]func(*request) error{
+		"GET /{$}":                    p.sources,
+		"GET /sources/{id}":           p.source,
+		"GET /sources/{id}/schedule":  p.schedule,
+		"POST /sources/{id}/schedule": p.changeSchedule,
+		"POST /sources/{id}/{action}": p.act,
+		"POST /sign-out":              p.signOut,
+		"/":                           func(*request) error { return problem.NotFound("page") },
+	} {
+		mux.HandleFunc(pattern, p.forWhom(handle))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("Referrer-Policy", "same-origin")
+		header.Set("X-Frame-Options", "DENY")
+		header.Set("Cross-Origin-Opener-Policy", "same-origin")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if err := p.crossOrigin.Check(r); err != nil {
+			(&request{pages: p, ResponseWriter: w, Request: r}).refuse(problem.Forbidden("A browser sends this for a page of another site.", "Send it from a page of this site."))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// request is one of somebody who is signed in.
+type request struct {
+	*pages
+	http.ResponseWriter
+	*http.Request
+	who  Who
+	zone zone
+}
+
+// forWhom finds out whom a page serves, and answers with what goes wrong. Who is not signed in is asked to.
+func (p *pages) forWhom(handle func(*request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := &request{pages: p, ResponseWriter: w, Request: r, zone: zoneOf(r)}
+		ctx, who, err := p.service.For(r, sessionOf(r))
+		if err != nil {
+			q.refuse(err)
+			return
+		}
+		q.Request, q.who = r.WithContext(ctx), who
+		if err := handle(q); err != nil {
+			q.refuse(err)
+		}
+	}
+}
+
+// ask is Ask of whom the request serves.
+func (q *request) ask(method, path string, query url.Values, body, into any) error {
+	_, err := q.service.Ask(q.Context(), Operation{Method: method, Path: path, Query: query, Body: body}, into)
+	return err
+}
+
+func (q *request) get(path string, query url.Values, into any) error {
+	return q.ask(http.MethodGet, path, query, nil, into)
+}
+
+// common is what every page has.
+type common struct {
+	Title, At string
+	Who       Who
+	// SignedIn says whether there is somebody whom the page serves.
+	SignedIn bool
+	Said     string
+	Zone     zone
+	Zones    []choice
+	// ServiceZone is which one sentences name times in.
+	ServiceZone string
+}
+
+func (q *request) common(title, at string) common {
+	own, _ := time.Now().Zone()
+	return common{ServiceZone: own, Title: title, At: at, Who: q.who, SignedIn: q.who.UserID > 0, Said: said[q.URL.Query().Get("said")], Zone: q.zone, Zones: q.zones()}
+}
+
+// part is a piece of a sentence; a command in it stands between backquotes.
+type part struct {
+	Text   string
+	IsCode bool
+}
+
+func partsOf(sentence string) []part {
+	var all []part
+	for i, text := range strings.Split(sentence, "`") {
+		all = append(all, part{text, i%2 == 1})
+	}
+	return all
+}
+
+// render writes a page at once, so that half of one is never seen.
+func (q *request) render(status int, name string, view any) {
+	var text strings.Builder
+	if err := q.templates.ExecuteTemplate(&text, name, view); err != nil {
+		p := q.service.Failed(q.Context(), err)
+		http.Error(q.ResponseWriter, p.Title, p.Status)
+		return
+	}
+	q.ResponseWriter.Header().Set("Content-Type", "text/html; charset=utf-8")
+	q.WriteHeader(status)
+	_, _ = q.ResponseWriter.Write([]byte(text.String())) // who has gone away reads nothing
+}
+
+// refuse answers with what is wrong. Who is not signed in may sign in there.
+func (q *request) refuse(err error) {
+	p := problem.Of(err)
+	if p.Type == problem.Internal(nil).Type && p.RequestID == "" {
+		p = q.service.Failed(q.Context(), err)
+	}
+	for _, name := range []string{"Retry-After"} {
+		if value := p.GetHeaders().Get(name); value != "" {
+			q.ResponseWriter.Header().Set(name, value)
+		}
+	}
+	if p.Status == http.StatusUnauthorized {
+		q.signInPage(p.Status, sessionOf(q.Request) != "" && q.URL.Path != "/sign-in", "")
+		return
+	}
+	q.render(p.Status, "problem.html", struct {
+		common
+		Problem *problem.Problem
+	}{q.common(p.Title, ""), p})
+}
+
+// hashes are those of the files that pages need, so that a browser keeps each as long as it stays.
+var hashes = func() map[string]string {
+	of := map[string]string{}
+	entries, err := fs.ReadDir(files, "assets")
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	for _, entry := range entries {
+		text, err := files.ReadFile("assets/" + entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		sum := sha256.Sum256(text)
+		of[entry.Name()] = hex.EncodeToString(sum[:6])
+	}
+	return of
+}()
+
+func assetURL(name string) string { return "/assets/" + name + "?v=" + hashes[name] }
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	hash, known := hashes[name]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	text, err := files.ReadFile("assets/" + name)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	if r.URL.Query().Get("v") == hash {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	_, _ = w.Write(text)
+}
