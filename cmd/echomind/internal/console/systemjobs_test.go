@@ -8,7 +8,7 @@ import (
 
 func TestASystemJobIsAddedOnceByAnAdministratorAndThenChanged(t *testing.T) {
 	t.Parallel()
-	u := newTerminal(t)
+	u := newTerminal(t).withStreams()
 	u.exec(`CREATE ROLE echomind_tidy_keeper IN ROLE echomind_console, echomind_administrator`) // roles are the cluster's
 	defer u.exec(`DROP ROLE echomind_tidy_keeper`)
 	admin, person := u.as("echomind_tidy_keeper"), u.as(consoleRole)
