@@ -178,8 +178,6 @@ CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
 CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_off_since IS NOT NULL;
 -- Search: the connectors a user may read.
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
--- One system job of a type: whoever adds it again changes it. SystemJobs: all of them.
-CREATE UNIQUE INDEX connectors_one_system_job ON connectors (type) WHERE scope = 'system';
 
 -- The bounds of config. A CHECK reads every column at each UPDATE, and each move is one: of 64 KiB it would cost most of what a
 -- move does. A constraint trigger looks where config is written, whoever writes it.
@@ -271,6 +269,30 @@ BEGIN
     RETURN NEW;
 END $$;
 -- +goose StatementEnd
+
+-- The one system job of a type. A table of its own: an index of connectors costs each statement of each move a page.
+CREATE TABLE system_jobs (
+    type         text
+        CONSTRAINT connectors_one_system_job PRIMARY KEY,
+    connector_id integer NOT NULL
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_system() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO system_jobs (type, connector_id) VALUES (NEW.type, NEW.id);
+    ELSIF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM system_jobs;
+    ELSE
+        DELETE FROM system_jobs s WHERE s.connector_id = OLD.id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_system_known AFTER INSERT ON connectors FOR EACH ROW WHEN (NEW.scope = 'system') EXECUTE FUNCTION connectors_note_system();
+CREATE TRIGGER connectors_system_gone AFTER DELETE ON connectors FOR EACH ROW WHEN (OLD.scope = 'system') EXECUTE FUNCTION connectors_note_system();
+CREATE TRIGGER connectors_system_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_system();
 CREATE TRIGGER connectors_scope_allowed BEFORE INSERT OR UPDATE OF type, scope ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_refuse_scope();
 
@@ -339,6 +361,8 @@ DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP TABLE calendar_users;
 DROP FUNCTION connectors_note_calendar();
+DROP TABLE system_jobs;
+DROP FUNCTION connectors_note_system();
 DROP FUNCTION connectors_refuse_scope();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();

@@ -229,15 +229,16 @@ CREATE FUNCTION moves.add_system_job(job_type text, job_name text, minutes integ
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 BEGIN
     -- Not by the conflict alone: a connector that is not added would take a number all the same.
-    IF EXISTS (SELECT FROM connectors c WHERE c.type = job_type AND c.scope = 'system') THEN
+    IF EXISTS (SELECT FROM system_jobs s WHERE s.type = job_type) THEN
         RETURN false;
     END IF;
     INSERT INTO connector_types (name, kind, system, default_refresh_minutes, max_concurrent_syncs) VALUES (job_type, 'job', true, minutes, 0)
     ON CONFLICT (name) DO NOTHING;
     -- A failure is no reason to give up: the ledger would grow until somebody looks. After 1,000 in a row, which takes six weeks, it is.
-    INSERT INTO connectors (name, type, scope, refresh_freq_minutes, max_retries) VALUES (job_name, job_type, 'system', minutes, 1000)
-    ON CONFLICT (type) WHERE scope = 'system' DO NOTHING;
-    RETURN FOUND;
+    INSERT INTO connectors (name, type, scope, refresh_freq_minutes, max_retries) VALUES (job_name, job_type, 'system', minutes, 1000);
+    RETURN true;
+EXCEPTION WHEN unique_violation THEN
+    RETURN false;   -- somebody else has added it at the same moment
 END $$;
 -- +goose StatementEnd
 

@@ -57,7 +57,7 @@ GRANT USAGE ON SCHEMA condition_queries TO echomind_scheduler, echomind_administ
 GRANT USAGE ON SCHEMA public TO echomind_conditions, echomind_administrator;
 REVOKE ALL ON FUNCTION condition_queries.conditions_write() FROM PUBLIC;
 ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions;
-REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_refuse_scope() FROM PUBLIC;
+REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_refuse_scope(), connectors_note_system() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 -- Types of the system: the console may not write this column.
@@ -65,7 +65,7 @@ GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
-GRANT SELECT ON calendar_users TO echomind_console;
+GRANT SELECT ON calendar_users, system_jobs TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.

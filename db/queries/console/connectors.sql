@@ -64,7 +64,7 @@ ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.def
 RETURNING *;
 
 -- name: SystemJobOf :one
-SELECT id FROM connectors WHERE type = @type AND scope = 'system';
+SELECT connector_id FROM system_jobs WHERE type = @type;
 
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;

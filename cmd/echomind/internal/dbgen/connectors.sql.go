@@ -593,14 +593,14 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 }
 
 const systemJobOf = `-- name: SystemJobOf :one
-SELECT id FROM connectors WHERE type = $1 AND scope = 'system'
+SELECT connector_id FROM system_jobs WHERE type = $1
 `
 
 func (q *Queries) SystemJobOf(ctx context.Context, type_ string) (int32, error) {
 	row := q.db.QueryRow(ctx, systemJobOf, type_)
-	var id int32
-	err := row.Scan(&id)
-	return id, err
+	var connector_id int32
+	err := row.Scan(&connector_id)
+	return connector_id, err
 }
 
 const triggerConnector = `-- name: TriggerConnector :one

@@ -909,9 +909,9 @@ func (q *Queries) StatRunsOf(ctx context.Context, arg StatRunsOfParams) ([]StatR
 const systemJobs = `-- name: SystemJobs :many
 SELECT c.id, c.type, c.status, c.next_sync_at, coalesce(r.completed_at, 'epoch')::timestamptz AS completed_at, coalesce(r.status, '')::text AS verdict,
     coalesce(r.error_message, r.reason, '')::text AS reason, coalesce(r.result, 'null')::jsonb AS result
-FROM connectors c LEFT JOIN LATERAL (
+FROM system_jobs s JOIN connectors c ON c.id = s.connector_id LEFT JOIN LATERAL (
     SELECT l.completed_at, l.status, l.reason, l.error_message, l.result FROM runs l WHERE l.connector_id = c.id ORDER BY l.started_at DESC LIMIT 1) r ON true
-WHERE c.scope = 'system' ORDER BY c.type LIMIT 100
+ORDER BY s.type LIMIT 100
 `
 
 type SystemJobsRow struct {
