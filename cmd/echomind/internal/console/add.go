@@ -41,6 +41,9 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		_ = c.MarkFlagRequired(required)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if flags.scope != systemScope && !c.Flags().Changed("user") {
+			return usagef("--user: is needed, whose source it is; only --scope system goes without")
+		}
 		if err := errors.Join(flags.check(c), flags.checkNew(c)); err != nil {
 			return err
 		}
@@ -67,9 +70,6 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 
 // checkNew refuses what can never be right of a connector that is not there yet.
 func (f *connectorFlags) checkNew(c *cobra.Command) error {
-	if f.scope != systemScope && !c.Flags().Changed("user") {
-		return usagef("--user: is needed, whose source it is; only --scope system goes without")
-	}
 	for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
 		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
 			return usagef("--%s: needs --cron, which it is about", of)
