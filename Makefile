@@ -37,6 +37,10 @@ example-vocabulary: ## examples/vocabulary, three jobs with conditions, beside `
 	go build -o bin/vocabulary ./examples/vocabulary
 	go run ./internal/devstack/cmd/withstack -- bin/vocabulary
 
+example-civic: ## examples/civic, six jobs of a day, two of which share a GPU, beside `make run`
+	go build -o bin/civic ./examples/civic
+	go run ./internal/devstack/cmd/withstack -- bin/civic
+
 demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 

@@ -169,6 +169,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"access_tokens_scopes_known":     {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{}', sha256(''), 'x')`},
 	"access_tokens_secret_length":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{read}', 'secret', 'x')`},
 	"access_tokens_made_depth":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, made_through) VALUES (1, 'user', '{read}', sha256(''), 'x', '{1,2,3,4,5,6,7,8,9}')`},
+	"sign_in_links_code_length":      {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES ('code', 1, clock_timestamp())`},
+	"sign_in_links_expires_soon":     {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES (sha256(''), 1, clock_timestamp() + interval '2 hours')`},
 	"access_tokens_expires_range":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at) VALUES (1, 'user', '{read}', sha256(''), 'x', 'infinity')`},
 	"audit_source_known":             {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
 	"audit_note_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},

@@ -13,15 +13,16 @@ func TestAPolicyThatCannotBeSaysItsNameItsValueAndTheFix(t *testing.T) {
 	b := newBase(t)
 	b.exec(connector)
 	for sql, says := range map[string]string{
-		`UPDATE connectors SET spread_percent = 101`:  "spread_percent is 101; write 0 (off) to 100",
-		`UPDATE connectors SET spread_percent = NULL`: "spread_percent is null; write 0 (off) to 100",
-		`UPDATE connectors SET deadline_minutes = 0`:  "deadline_minutes is 0; write 1 to 525600, or null for none",
-		`UPDATE connectors SET overlap = 'run'`:       "overlap is 'run'; write skip or queue",
-		`UPDATE connectors SET overlap = NULL`:        "overlap is null; write skip or queue",
-		`UPDATE connectors SET once_per = 'year'`:     "once_per is 'year'; write day, week or month, or null",
-		`UPDATE connectors SET catch_up = 'some'`:     "catch_up is 'some'; write none, latest or all",
-		`UPDATE connectors SET catch_up_most = 1001`:  "catch_up_most is 1001; write 1 to 1000",
-		`UPDATE connectors SET catch_up_minutes = -1`: "catch_up_minutes is -1; write 1 to 525600, or null for any age",
+		`UPDATE connectors SET spread_percent = 101`:     "spread_percent is 101; write 0 (off) to 100",
+		`UPDATE connectors SET spread_percent = NULL`:    "spread_percent is null; write 0 (off) to 100",
+		`UPDATE connectors SET deadline_minutes = 0`:     "deadline_minutes is 0; write 1 to 525600, or null for none",
+		`UPDATE connectors SET overlap = 'run'`:          "overlap is 'run'; write skip or queue",
+		`UPDATE connectors SET overlap = NULL`:           "overlap is null; write skip or queue",
+		`UPDATE connectors SET once_per = 'year'`:        "once_per is 'year'; write day, week or month, or null",
+		`UPDATE connectors SET catch_up = 'some'`:        "catch_up is 'some'; write none, latest or all",
+		`UPDATE connectors SET catch_up_most = 1001`:     "catch_up_most is 1001; write 1 to 1000",
+		`UPDATE connectors SET fresh_within_minutes = 0`: "fresh_within_minutes is 0; write 1 to 525600, or null for any age",
+		`UPDATE connectors SET catch_up_minutes = -1`:    "catch_up_minutes is -1; write 1 to 525600, or null for any age",
 		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at, spread_percent)
 			VALUES ('docs', 'web', 1, 60, now(), -2147483648)`: "spread_percent is -2147483648; write 0 (off) to 100",
 	} {

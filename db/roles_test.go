@@ -25,11 +25,11 @@ var someColumns = map[string]string{
 	"semantic u open_runs": "total stored whole waiting notes unnamed documents_processed documents_failed documents_deleted " +
 		"documents_unchanged chunks_stored listing_whole new_state reason",
 	"semantic u deleted_connectors": "place",
-	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
-		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes calendar calendar_use condition concurrency_keys max_retries " +
+	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at created_by updated_by status",
-	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron time_zone dst_gap dst_overlap spread_percent " +
-		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes calendar calendar_use condition concurrency_keys max_retries " +
+	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
 	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs concurrency_keys",
 	"console u documents":         "version_token",
@@ -235,7 +235,7 @@ func (b *base) cell(role, table string, columns []string) string {
 		}
 		var may, writable []string
 		for _, column := range columns {
-			if (column == "at_fault" || column == "asks_condition" || column == "due_at") && right.letter != "r" {
+			if (column == "at_fault" || column == "asks_condition" || column == "due_at" || column == "fresh_until") && right.letter != "r" {
 				continue // generated
 			}
 			writable = append(writable, column)

@@ -167,7 +167,8 @@ BEGIN
         END IF;   -- a trigger or a schedule in flight is looked at with the verdict
     ELSE
         NEW := connectors_replanned(was, NEW, changed, triggered,
-            recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent));
+            recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent)
+                OR (NEW.run_at_once <> OLD.run_at_once AND NEW.schedule_cron IS NOT NULL AND NEW.claimed_at IS NULL));
         IF (NEW.next_sync_at, NEW.needs_plan, NEW.condition, NEW.waits_for_key) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan, OLD.condition, OLD.waits_for_key)
                 OR (triggered AND NEW.condition IS NOT NULL) THEN   -- what has asked its condition is due without
             PERFORM moves.wake(NEW, false);
@@ -197,7 +198,9 @@ BEGIN
     IF rescheduled AND old.schedule_cron IS NULL THEN
         new.slots_through := (moves.miss_slots(old, 'schedule changed before it could be claimed')).slots_through;
     END IF;
-    IF triggered OR (changed AND (new.schedule_cron IS NOT NULL OR new.refresh_freq_minutes IS NOT NULL)) THEN
+    -- A cron schedule that has not begun yet still waits for its first slot, whatever its source has become.
+    IF triggered OR (changed AND (new.refresh_freq_minutes IS NOT NULL OR (new.schedule_cron IS NOT NULL
+            AND (new.run_at_once OR new.last_sync_at IS NOT NULL OR new.claimed_at IS NOT NULL)))) THEN
         -- What is due already keeps its place; its reason and its slot, too, unless that had its verdict above: the run answers both.
         IF old.due_reason = 'schedule' AND old.slot_at <= moment AND NOT rescheduled THEN
             new.next_sync_at := least(old.next_sync_at, moment);   -- its claim may have been put off

@@ -396,8 +396,8 @@ END $$;
 -- Their names come after connectors_config_depth and _size: what these refuse is not read here.
 CREATE TRIGGER connectors_noted AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- The columns that users write: a move writes none of them, and its rows cost nothing here.
-CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- Plain SQL that triggers. moves.trigger_sync says more itself.
 CREATE TRIGGER connectors_noted_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
@@ -436,8 +436,8 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
     WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
-CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
 -- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, and what is not shown.
@@ -511,11 +511,12 @@ CREATE FUNCTION api.job_types() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT 
 -- +goose StatementEnd
 
 CREATE VIEW api.connectors AS
-SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap,
-    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.run_at_once, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
     c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
     c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
-    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.kept_plan, c.parameters_due_at,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.kept_plan, c.parameters_due_at, c.synced_version,
+    now()::timestamptz AS seen_at,
     api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
 FROM connectors c
@@ -573,8 +574,8 @@ $$;
 
 -- What somebody may add. Who leads a group changes its connectors, and adds none.
 CREATE VIEW api.creatable AS
-SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap,
-    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.max_retries, c.deletion_guard,
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.run_at_once, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
     c.created_by, c.updated_by
 FROM connectors c
 WHERE api.creates(c.type, c.user_id, c.scope, c.scope_id)
@@ -623,12 +624,27 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
+-- The latest runs of each of some connectors that somebody sees, and saw then, as api.runs has them: who sees a connector is asked once for each, not once for each run.
+-- +goose StatementBegin
+CREATE FUNCTION api.latest_runs(connectors integer[], most integer)
+    RETURNS TABLE (connector_id integer, id uuid, trigger text, status text, reason text, slot timestamptz, slot_last timestamptz, missed_count integer,
+        due_at timestamptz, started_at timestamptz, completed_at timestamptz)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT l.* FROM unnest(connectors) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s CROSS JOIN LATERAL (
+        SELECT r.connector_id, r.id, r.trigger, r.status, r.reason, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.completed_at FROM scheduler_runs r
+        WHERE r.connector_id = i.id AND r.started_at >= s.at AND r.config_version >= s.version
+        ORDER BY r.started_at DESC, r.id DESC LIMIT least(most, 100)) l
+    WHERE s.version IS NOT NULL
+    ORDER BY l.connector_id, l.started_at DESC, l.id DESC
+$$;
+-- +goose StatementEnd
+
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT
     e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,
     e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,

@@ -10,6 +10,7 @@ import (
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/evidence/failures"
 	"github.com/echomind/sync/internal/evidence/internal/dbgen"
+	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -114,6 +115,8 @@ type Answer struct {
 	Evidence []string `json:"evidence"`
 	// Next is what happens next, and who does it.
 	Next string `json:"next"`
+	// Freshness is whether what is stored is as fresh as it should be.
+	Freshness freshness.Freshness `json:"freshness"`
 	// Failed are the documents that are failed now; null where they could not be counted.
 	Failed *failures.Summary `json:"failed"`
 }

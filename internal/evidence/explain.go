@@ -7,6 +7,7 @@ import (
 
 	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/evidence/internal/dbgen"
+	"github.com/echomind/sync/internal/freshness"
 )
 
 const (
@@ -40,6 +41,7 @@ func Explain(e Evidence) Answer {
 	}
 	x.policies()
 	x.past()
+	x.fresh()
 	x.failed()
 	return x.answer
 }
@@ -63,6 +65,17 @@ func (x *explanation) runMissing() {
 	x.fact("run: it has none that is open")
 	x.conclude(RunMissing, "it is in flight, and the run that it would be in flight for does not exist", fmt.Sprintf(
 		"nothing, until you run `echomind connectors disable %d` and `echomind connectors enable %d`", x.answer.ConnectorID, x.answer.ConnectorID))
+}
+
+// fresh says whether what is stored is as fresh as it should be; as a fact only where somebody has said how fresh that is.
+func (x *explanation) fresh() {
+	c := x.Connector
+	x.answer.Freshness = freshness.Of(freshness.Connector{
+		FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+	}, x.Now)
+	if c.FreshWithinMinutes != nil {
+		x.fact("freshness: %s: %s", x.answer.Freshness.State, x.answer.Freshness.How)
+	}
 }
 
 // past says what came of the latest runs, and what the failure count stands at.

@@ -24,6 +24,8 @@ type Connector struct {
 	DueReason                      *string
 	NeedsPlan                      bool
 	NextSyncAt, SlotAt, LastSyncAt *time.Time
+	// RunAtOnce: the first sync of a cron schedule is at once.
+	RunAtOnce bool
 	// HasRun: it has an open run.
 	HasRun bool
 	// Calendar is the name of the one that the schedule names, and CalendarUse how.
@@ -182,7 +184,7 @@ func (l Look) begun(c Connector) (b begun) {
 	switch {
 	case c.HasRun:
 		b.isOn = true
-	case c.DueReason == nil && c.LastSyncAt == nil:
+	case c.DueReason == nil && c.LastSyncAt == nil && (c.Cron == nil || c.RunAtOnce):
 		b.isOn, reason = true, "new"
 	case c.DueReason != nil && *c.DueReason != "schedule" && c.NextSyncAt != nil:
 		b.isOn, reason = true, *c.DueReason

@@ -251,9 +251,9 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		}
 		p := dbgen.AddConnectorParams{
 			ID: old.ID, Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
-			RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone, DstGap: old.DstGap, DstOverlap: old.DstOverlap,
+			RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, RunAtOnce: old.RunAtOnce, TimeZone: old.TimeZone, DstGap: old.DstGap, DstOverlap: old.DstOverlap,
 			SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes, Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp,
-			CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes, MaxRetries: old.MaxRetries, DeletionGuard: old.DeletionGuard,
+			CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes, FreshWithinMinutes: old.FreshWithinMinutes, MaxRetries: old.MaxRetries, DeletionGuard: old.DeletionGuard,
 		}
 		before := p
 		in.Body.Name.set(&p.Name, "")
@@ -283,16 +283,16 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if given {
 			_, err = q.GiveConnector(ctx, dbgen.GiveConnectorParams{
 				ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
 				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+				CatchUpMinutes: p.CatchUpMinutes, FreshWithinMinutes: p.FreshWithinMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
 			})
 		} else {
 			_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
 				ID: p.ID, Name: p.Name, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-				ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
+				ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
 				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-				CatchUpMinutes: p.CatchUpMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
+				CatchUpMinutes: p.CatchUpMinutes, FreshWithinMinutes: p.FreshWithinMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
 			})
 		}
 		if err != nil {

@@ -32,6 +32,17 @@ func TestAConnectorIsAddedChangedAndDeletedByItsOwner(t *testing.T) {
 	require.NotEqual(t, seen.header.Get("ETag"), changed.header.Get("ETag"))
 	me.refused(412, "precondition-failed", me.do("DELETE", path, nil, "If-Match", seen.header.Get("ETag")))
 
+	require.Equal(t, map[string]any{"state": "never", "age_seconds": nil, "limit_minutes": nil, "how": "no sync has completed"}, changed.body["freshness"])
+	wanted := me.do("PATCH", path, map[string]any{"fresh_within_minutes": 120}, "If-Match", changed.header.Get("ETag"))
+	require.EqualValues(t, 120, wanted.body["fresh_within_minutes"], wanted.text)
+	w.exec(`SELECT set_config('echomind.moving', 'on', false)`)
+	w.exec(`UPDATE connectors SET last_sync_at = clock_timestamp() - interval '3 hours', synced_version = config_version WHERE id = $1`, int32(added.body["id"].(float64)))
+	for _, at := range []string{path, path + "/status", path + "/why"} {
+		fresh := me.get(at)["freshness"].(map[string]any)
+		require.Equal(t, []any{"late", 120.0, "last synced 3h ago, may be 2h old"}, []any{fresh["state"], fresh["limit_minutes"], fresh["how"]}, at)
+	}
+	me.refused(422, "invalid", me.do("PATCH", path, map[string]any{"fresh_within_minutes": 0}, "If-Match", "*"))
+
 	off := me.do("POST", path+"/disable", nil)
 	require.Equal(t, []any{"DISABLED", "disabled by user 7"}, []any{off.body["status"], off.body["status_message"]})
 	me.refused(409, "conflict", me.do("POST", path+"/sync", nil))
@@ -48,7 +59,7 @@ func TestAConnectorIsAddedChangedAndDeletedByItsOwner(t *testing.T) {
 		actions = append(actions, e["action"].(string))
 		require.Equal(t, []any{"api", "user 7", 7.0}, []any{e["source"], e["person"], e["user_id"]})
 	}
-	require.Equal(t, []string{"connectors.sync", "connectors.enable", "connectors.disable", "connectors.update", "connectors.create"}, actions)
+	require.Equal(t, []string{"connectors.sync", "connectors.enable", "connectors.disable", "connectors.update", "connectors.update", "connectors.create"}, actions)
 	first := audit[len(audit)-1].(map[string]any)
 	require.Equal(t, []any{"for the team", added.header.Get("X-Request-Id")}, []any{first["note"], first["request_id"]})
 

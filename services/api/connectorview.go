@@ -6,58 +6,65 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 )
 
 // Connector is what is shown of one. Secrets in its configuration are masked.
 type Connector struct {
-	ID                 int32      `json:"id"`
-	Name               string     `json:"name"`
-	Type               string     `json:"type"`
-	UserID             int32      `json:"user_id" doc:"Whose it is."`
-	Scope              string     `json:"scope" enum:"user,group,org" doc:"Who may find its documents."`
-	ScopeID            *string    `json:"scope_id" doc:"The group, for the scope group."`
-	MayChange          bool       `json:"may_change" doc:"Whether you may change, trigger, disable and delete it."`
-	Config             Object     `json:"config" doc:"What the type needs to know. Secrets are REDACTED. Empty for a token without the scope read."`
-	RefreshFreqMinutes *int32     `json:"refresh_freq_minutes"`
-	ScheduleCron       *string    `json:"schedule_cron"`
-	TimeZone           string     `json:"time_zone"`
-	DSTGap             *string    `json:"dst_gap"`
-	DSTOverlap         *string    `json:"dst_overlap"`
-	SpreadPercent      int32      `json:"spread_percent"`
-	DeadlineMinutes    *int32     `json:"deadline_minutes"`
-	Overlap            string     `json:"overlap"`
-	OncePer            *string    `json:"once_per"`
-	CatchUp            string     `json:"catch_up"`
-	CatchUpMost        int32      `json:"catch_up_most"`
-	CatchUpMinutes     *int32     `json:"catch_up_minutes"`
-	MaxRetries         int32      `json:"max_retries"`
-	DeletionGuard      bool       `json:"deletion_guard"`
-	Status             string     `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
-	StatusMessage      *string    `json:"status_message"`
-	FailureCount       int32      `json:"failure_count"`
-	LastSyncAt         *time.Time `json:"last_sync_at"`
-	NextSyncAt         *time.Time `json:"next_sync_at"`
-	DueReason          *string    `json:"due_reason"`
-	PutOffSince        *time.Time `json:"put_off_since"`
-	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
-	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	NextParameters     Object     `json:"next_parameters" nullable:"true" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
-	RunID              *uuid.UUID `json:"run_id" nullable:"true" doc:"The open run."`
-	ConfigVersion      int64      `json:"config_version"`
-	CreatedAt          time.Time  `json:"created_at"`
-	CreatedBy          *string    `json:"created_by"`
-	UpdatedAt          time.Time  `json:"updated_at"`
-	UpdatedBy          *string    `json:"updated_by"`
+	ID                 int32               `json:"id"`
+	Name               string              `json:"name"`
+	Type               string              `json:"type"`
+	UserID             int32               `json:"user_id" doc:"Whose it is."`
+	Scope              string              `json:"scope" enum:"user,group,org" doc:"Who may find its documents."`
+	ScopeID            *string             `json:"scope_id" doc:"The group, for the scope group."`
+	MayChange          bool                `json:"may_change" doc:"Whether you may change, trigger, disable and delete it."`
+	Config             Object              `json:"config" doc:"What the type needs to know. Secrets are REDACTED. Empty for a token without the scope read."`
+	RefreshFreqMinutes *int32              `json:"refresh_freq_minutes"`
+	ScheduleCron       *string             `json:"schedule_cron"`
+	RunAtOnce          bool                `json:"run_at_once"`
+	TimeZone           string              `json:"time_zone"`
+	DSTGap             *string             `json:"dst_gap"`
+	DSTOverlap         *string             `json:"dst_overlap"`
+	SpreadPercent      int32               `json:"spread_percent"`
+	DeadlineMinutes    *int32              `json:"deadline_minutes"`
+	Overlap            string              `json:"overlap"`
+	OncePer            *string             `json:"once_per"`
+	CatchUp            string              `json:"catch_up"`
+	CatchUpMost        int32               `json:"catch_up_most"`
+	CatchUpMinutes     *int32              `json:"catch_up_minutes"`
+	FreshWithinMinutes *int32              `json:"fresh_within_minutes" doc:"How old what is stored of it may be."`
+	Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
+	MaxRetries         int32               `json:"max_retries"`
+	DeletionGuard      bool                `json:"deletion_guard"`
+	Status             string              `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
+	StatusMessage      *string             `json:"status_message"`
+	FailureCount       int32               `json:"failure_count"`
+	LastSyncAt         *time.Time          `json:"last_sync_at"`
+	NextSyncAt         *time.Time          `json:"next_sync_at"`
+	DueReason          *string             `json:"due_reason"`
+	PutOffSince        *time.Time          `json:"put_off_since"`
+	TriggerRequestedAt *time.Time          `json:"trigger_requested_at"`
+	DeletionsAllowedAt *time.Time          `json:"deletions_allowed_at"`
+	NextParameters     Object              `json:"next_parameters" nullable:"true" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
+	RunID              *uuid.UUID          `json:"run_id" nullable:"true" doc:"The open run."`
+	ConfigVersion      int64               `json:"config_version"`
+	CreatedAt          time.Time           `json:"created_at"`
+	CreatedBy          *string             `json:"created_by"`
+	UpdatedAt          time.Time           `json:"updated_at"`
+	UpdatedBy          *string             `json:"updated_by"`
 }
 
 func viewConnector(c dbgen.ApiConnector) Connector {
 	v := Connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID, MayChange: c.MayChange,
-		Config: Object(masks.Object(c.Config)), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, TimeZone: c.TimeZone,
+		Config: Object(masks.Object(c.Config)), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce, TimeZone: c.TimeZone,
 		DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes, Overlap: c.Overlap,
-		OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, MaxRetries: c.MaxRetries,
+		OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes,
+		FreshWithinMinutes: c.FreshWithinMinutes, Freshness: freshness.Of(freshness.Connector{
+			FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+		}, c.SeenAt), MaxRetries: c.MaxRetries,
 		DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: shownText(c.StatusMessage), FailureCount: c.FailureCount, LastSyncAt: utc(c.LastSyncAt),
 		NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince), TriggerRequestedAt: utc(c.TriggerRequestedAt),
 		DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,

@@ -26,6 +26,7 @@ type Settings struct {
 	Config             Field[Object] `json:"config,omitempty" doc:"What the type needs to know. It replaces the whole configuration; secrets are sealed before they are stored."`
 	RefreshFreqMinutes Field[int32]  `json:"refresh_freq_minutes,omitempty" minimum:"0" maximum:"5256000" doc:"Sync again so long after each sync; 0 = once, null = only when triggered, or by schedule_cron."`
 	ScheduleCron       Field[string] `json:"schedule_cron,omitempty" maxLength:"200" doc:"Sync at these times: five fields as in crontab."`
+	RunAtOnce          Field[bool]   `json:"run_at_once,omitempty" doc:"Of schedule_cron: the first sync is at once, and not at the first of its times."`
 	TimeZone           Field[string] `json:"time_zone,omitempty" maxLength:"64" doc:"The zone that schedule_cron is meant in."`
 	DSTGap             Field[string] `json:"dst_gap,omitempty" enum:"after,skip,before"`
 	DSTOverlap         Field[string] `json:"dst_overlap,omitempty" enum:"first,second,both"`
@@ -36,6 +37,7 @@ type Settings struct {
 	CatchUp            Field[string] `json:"catch_up,omitempty" enum:"none,latest,all"`
 	CatchUpMost        Field[int32]  `json:"catch_up_most,omitempty" minimum:"1" maximum:"1000"`
 	CatchUpMinutes     Field[int32]  `json:"catch_up_minutes,omitempty" minimum:"1" maximum:"525600"`
+	FreshWithinMinutes Field[int32]  `json:"fresh_within_minutes,omitempty" minimum:"1" maximum:"525600" doc:"How old what is stored of it may be; null = nobody has said."`
 	MaxRetries         Field[int32]  `json:"max_retries,omitempty" minimum:"1" maximum:"1000"`
 	DeletionGuard      Field[bool]   `json:"deletion_guard,omitempty"`
 }
@@ -66,6 +68,7 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 		}
 	}
 	s.applySchedule(p)
+	s.FreshWithinMinutes.put(&p.FreshWithinMinutes)
 	s.MaxRetries.set(&p.MaxRetries, 5)
 	s.DeletionGuard.set(&p.DeletionGuard, true)
 }
@@ -80,6 +83,7 @@ func (s Settings) applySchedule(p *dbgen.AddConnectorParams) {
 	case s.RefreshFreqMinutes.Given && s.RefreshFreqMinutes.Value != nil && !s.ScheduleCron.Given:
 		p.ScheduleCron = nil
 	}
+	s.RunAtOnce.set(&p.RunAtOnce, false)
 	s.TimeZone.set(&p.TimeZone, "UTC")
 	s.DSTGap.put(&p.DstGap)
 	s.DSTOverlap.put(&p.DstOverlap)

@@ -13,17 +13,16 @@ import (
 	"github.com/echomind/sync/services/api/internal/dbgen"
 )
 
-// glanceRuns is how many of its latest runs a glance has of a connector.
-const glanceRuns = 30
-
 // GlanceConnectors is which connectors to look at.
 type GlanceConnectors struct {
-	IDs []int64 `query:"ids" required:"true" minItems:"1" maxItems:"100" nullable:"false" doc:"Their numbers, separated by commas. Those that you do not see are left out."`
+	IDs  []int64 `query:"ids" required:"true" minItems:"1" maxItems:"100" nullable:"false" doc:"Their numbers, separated by commas. Those that you do not see are left out."`
+	Runs int64   `query:"runs" minimum:"0" maximum:"30" default:"30" format:"int32" doc:"How many of its latest runs each is to have at most."`
 }
 
 // Glance is where a connector stands, in few words.
 type Glance struct {
 	ConnectorID int32       `json:"connector_id"`
+	Name        string      `json:"name"`
 	Cause       string      `json:"cause" doc:"Why, for programs; of one that is due or waits for a worker /why says more."`
 	Why         string      `json:"why" doc:"Why, in a sentence."`
 	Runs        []GlanceRun `json:"runs" doc:"Its latest runs, the latest first, up to 30. A range of missed slots is one."`
@@ -65,7 +64,7 @@ func (a *API) glance(ctx context.Context, in *GlanceConnectors) (*Glances, error
 		if found, err = evidence.GlanceSeen(ctx, tx, ids, a.config.Scheduler.Settings()); err != nil {
 			return err
 		}
-		runs, err = dbgen.New(tx).LatestRuns(ctx, dbgen.LatestRunsParams{Ids: ids, Most: glanceRuns})
+		runs, err = dbgen.New(tx).LatestRuns(ctx, dbgen.LatestRunsParams{Ids: ids, Most: int32(in.Runs)})
 		return err
 	})
 	if err != nil {
@@ -73,8 +72,8 @@ func (a *API) glance(ctx context.Context, in *GlanceConnectors) (*Glances, error
 	}
 	of := map[int32][]GlanceRun{}
 	for _, r := range runs {
-		of[r.ConnectorID] = append(of[r.ConnectorID], GlanceRun{
-			ID: r.ID, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount,
+		of[*r.ConnectorID] = append(of[*r.ConnectorID], GlanceRun{
+			ID: *r.ID, Trigger: *r.Trigger, Status: *r.Status, Reason: r.Reason, Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount,
 			DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(), CompletedAt: utc(r.CompletedAt),
 		})
 	}
@@ -82,7 +81,7 @@ func (a *API) glance(ctx context.Context, in *GlanceConnectors) (*Glances, error
 	out.Body.Glances = make([]Glance, len(found))
 	for i, e := range found {
 		answer := evidence.Explain(e)
-		out.Body.Glances[i] = Glance{ConnectorID: answer.ConnectorID, Cause: string(answer.Cause), Why: secret.Text(answer.Why), Runs: append([]GlanceRun{}, of[answer.ConnectorID]...)}
+		out.Body.Glances[i] = Glance{ConnectorID: answer.ConnectorID, Name: answer.Name, Cause: string(answer.Cause), Why: secret.Text(answer.Why), Runs: append([]GlanceRun{}, of[answer.ConnectorID]...)}
 	}
 	slices.SortFunc(out.Body.Glances, func(a, b Glance) int { return int(a.ConnectorID - b.ConnectorID) })
 	return out, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/internal/evidence"
 	"github.com/echomind/sync/internal/evidence/failures"
+	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -30,16 +31,17 @@ func (a *API) lookRoutes() {
 // Status is where a connector stands: what a program asks for again and again.
 type Status struct {
 	Body struct {
-		ID                 int32      `json:"id"`
-		Status             string     `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
-		StatusMessage      *string    `json:"status_message"`
-		FailureCount       int32      `json:"failure_count"`
-		LastSyncAt         *time.Time `json:"last_sync_at"`
-		NextSyncAt         *time.Time `json:"next_sync_at"`
-		DueReason          *string    `json:"due_reason"`
-		PutOffSince        *time.Time `json:"put_off_since"`
-		TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
-		RunID              *uuid.UUID `json:"run_id" doc:"The open run."`
+		ID                 int32               `json:"id"`
+		Status             string              `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
+		StatusMessage      *string             `json:"status_message"`
+		FailureCount       int32               `json:"failure_count"`
+		LastSyncAt         *time.Time          `json:"last_sync_at"`
+		NextSyncAt         *time.Time          `json:"next_sync_at"`
+		DueReason          *string             `json:"due_reason"`
+		PutOffSince        *time.Time          `json:"put_off_since"`
+		TriggerRequestedAt *time.Time          `json:"trigger_requested_at"`
+		RunID              *uuid.UUID          `json:"run_id" doc:"The open run."`
+		Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
 	}
 }
 
@@ -52,6 +54,9 @@ func (a *API) connectorStatus(ctx context.Context, in *ByID) (*Status, error) {
 		}
 		b := &out.Body
 		b.ID, b.Status, b.StatusMessage, b.FailureCount, b.LastSyncAt, b.NextSyncAt = c.ID, c.Status, shownText(c.StatusMessage), c.FailureCount, utc(c.LastSyncAt), utc(c.NextSyncAt)
+		b.Freshness = freshness.Of(freshness.Connector{
+			FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+		}, c.SeenAt)
 		b.DueReason, b.PutOffSince, b.TriggerRequestedAt, b.RunID = c.DueReason, utc(c.PutOffSince), utc(c.TriggerRequestedAt), c.RunID
 		return err
 	})
@@ -61,18 +66,19 @@ func (a *API) connectorStatus(ctx context.Context, in *ByID) (*Status, error) {
 // Why is why a connector is where it is.
 type Why struct {
 	Body struct {
-		ConnectorID int32             `json:"connector_id"`
-		Name        string            `json:"name"`
-		Type        string            `json:"type"`
-		Status      string            `json:"status"`
-		RunID       *uuid.UUID        `json:"run_id" doc:"The open run."`
-		WorkerID    *uuid.UUID        `json:"worker_id" doc:"Which worker process has it."`
-		Running     bool              `json:"running" doc:"Whether a service is at work on it."`
-		Cause       string            `json:"cause" doc:"Why, for programs."`
-		Why         string            `json:"why" doc:"Why, in a sentence."`
-		Evidence    []string          `json:"evidence" doc:"What it is concluded from."`
-		Next        string            `json:"next" doc:"What happens next, and who does it."`
-		Failed      *failures.Summary `json:"failed" doc:"The documents that are failed now; null where they could not be counted in time."`
+		ConnectorID int32               `json:"connector_id"`
+		Name        string              `json:"name"`
+		Type        string              `json:"type"`
+		Status      string              `json:"status"`
+		RunID       *uuid.UUID          `json:"run_id" doc:"The open run."`
+		WorkerID    *uuid.UUID          `json:"worker_id" doc:"Which worker process has it."`
+		Running     bool                `json:"running" doc:"Whether a service is at work on it."`
+		Cause       string              `json:"cause" doc:"Why, for programs."`
+		Why         string              `json:"why" doc:"Why, in a sentence."`
+		Evidence    []string            `json:"evidence" doc:"What it is concluded from."`
+		Next        string              `json:"next" doc:"What happens next, and who does it."`
+		Freshness   freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
+		Failed      *failures.Summary   `json:"failed" doc:"The documents that are failed now; null where they could not be counted in time."`
 	}
 }
 
@@ -105,7 +111,7 @@ func (a *API) why(ctx context.Context, in *ByID) (*Why, error) {
 	for i, fact := range answer.Evidence {
 		b.Evidence[i] = secret.Text(fact)
 	}
-	b.Failed = shownFailures(answer.Failed)
+	b.Freshness, b.Failed = answer.Freshness, shownFailures(answer.Failed)
 	return out, nil
 }
 

@@ -281,6 +281,7 @@ func TestWhateverSomethingIsCalledIsShownAsText(t *testing.T) {
 	w.exec(`SELECT moves.cancel($1, $2)`, c.run, hostile)
 	w.exec(`SELECT moves.disable($1, $2)`, id, hostile)
 	for _, path := range []string{"/", "/?name=" + url.QueryEscape(hostile), fmt.Sprintf("/sources/%d", id), fmt.Sprintf("/sources/%d", c.id), fmt.Sprintf("/sources/%d/schedule", id),
+		"/runs", "/problems", "/administration", "/audit", "/runs?type=" + url.QueryEscape(hostile), "/audit?connector_id=" + url.QueryEscape(hostile),
 		fmt.Sprintf("/sources/%d/schedule?schedule_cron=%s", id, url.QueryEscape(hostile)), "/?zone=" + url.QueryEscape(hostile), "/?said=" + url.QueryEscape(hostile)} {
 		page := b.get(path)
 		require.Less(t, page.status, 500, page.text)
@@ -387,4 +388,64 @@ func TestAPageThatIsNotThereIsNotFound(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, b.get("/nowhere").status)
 	require.Equal(t, http.StatusNotFound, b.get("/sources/99999999999999").status)
 	require.Equal(t, http.StatusNotFound, b.get("/sources/0").status)
+}
+
+func TestATokenIsShownOnceAlsoWhereItsFormIsSentAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(7, identity.User).signedIn()
+	form := url.Values{"name": {hostile}, "role": {"user"}, "scopes": {"read", "operate"}, "days": {"7"}, "once": {"a-form"}}
+	page := b.do("POST", "/tokens", form)
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	made := regexp.MustCompile(`>(ems_[0-9]+_[0-9A-Za-z]+)</pre>`).FindStringSubmatch(page.text)
+	require.Len(t, made, 2)
+	w.harmless(page)
+	require.Equal(t, http.StatusOK, caller{w, made[1]}.do("GET", "/me", nil).status)
+	again := b.do("POST", "/tokens", form)
+	require.Equal(t, http.StatusOK, again.status)
+	require.NotContains(t, again.text, made[1])
+	require.NotContains(t, b.get("/administration").text, made[1])
+	require.Equal(t, 1, one[int](w, `SELECT count(*) FROM access_tokens WHERE scopes = '{read,operate}'`))
+	id := one[int](w, `SELECT id FROM access_tokens WHERE scopes = '{read,operate}'`)
+	require.Contains(t, b.do("POST", fmt.Sprintf("/tokens/%d/revoke", id), url.Values{}).text, "The token was revoked")
+	require.Equal(t, http.StatusUnauthorized, caller{w, made[1]}.do("GET", "/me", nil).status)
+	require.Equal(t, http.StatusForbidden, b.do("POST", "/tokens", url.Values{"role": {"admin"}, "scopes": {"read"}}).status)
+	require.Equal(t, http.StatusUnprocessableEntity, b.do("POST", "/tokens", url.Values{"role": {"user"}}).status)
+	require.Equal(t, http.StatusNotFound, b.do("POST", fmt.Sprintf("/tokens/%d/revoke", one[int](w, `SELECT 1000`)), url.Values{}).status)
+}
+
+func TestRunsProblemsAndAdministrationShowWhatSomebodyMaySee(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mine, others := w.something(identity.Ownership{UserID: 7, Scope: "user"}), w.something(identity.Ownership{UserID: 8, Scope: "user"})
+	w.exec(`UPDATE connectors SET name = 'Mine' WHERE id = $1`, mine.id)
+	w.exec(`UPDATE connectors SET name = 'Theirs' WHERE id = $1`, others.id)
+	movestest.Force(w, w.conn, `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, reason, error_message, config_version)
+		SELECT gen_random_uuid(), c.id, 'web', 'manual', clock_timestamp(), clock_timestamp(), clock_timestamp(), 'failed', 'transient', 'https://x.example/' || n || ' answered 503', c.config_version
+		FROM connectors c, generate_series(1, 3) n`)
+	w.exec(`INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, try_id, ask, acquired_at, expires_at)
+		SELECT 'printer', 1, $1, $2, interval '1 hour', gen_random_uuid(), 1, clock_timestamp(), clock_timestamp() + interval '1 hour'`, others.run, others.id)
+	me, admin, all := w.as(7, identity.User).signedIn(), w.as(7, identity.Admin).signedIn(), w.as(7, identity.Superadmin).signedIn()
+	for _, path := range []string{"/runs", "/problems"} {
+		require.Contains(t, me.get(path).text, "Mine")
+		require.NotContains(t, me.get(path).text, "Theirs", path)
+		require.Contains(t, all.get(path).text, "Theirs")
+	}
+	require.Contains(t, me.get("/problems").text, "<strong>3</strong>", "what differs by its address is one group")
+	require.NotContains(t, me.get("/problems").text, "printer")
+	require.Contains(t, admin.get("/problems").text, "a run that you do not see")
+	require.Equal(t, http.StatusForbidden, admin.do("POST", "/locks/release", url.Values{"key": {"printer"}, "epoch": {"1"}}).status)
+	require.Contains(t, all.do("POST", "/locks/release", url.Values{"key": {"printer"}, "epoch": {"1"}}).text, "The lock was taken")
+	require.Equal(t, http.StatusForbidden, me.get("/audit").status)
+	require.Equal(t, http.StatusOK, me.get(fmt.Sprintf("/audit?connector_id=%d", mine.id)).status)
+	require.NotContains(t, me.get(fmt.Sprintf("/audit?connector_id=%d", others.id)).text, "connectors.create")
+	require.Equal(t, http.StatusOK, all.get("/audit").status)
+	require.Equal(t, http.StatusNotFound, me.do("POST", "/runs/"+others.run.String()+"/cancel", url.Values{}).status)
+	require.Contains(t, me.do("POST", "/runs/"+mine.run.String()+"/cancel", url.Values{}).text, "The run was cancelled")
+	for _, b := range []*browser{me, admin, all} {
+		page := b.get("/administration")
+		require.Equal(t, http.StatusOK, page.status)
+		w.harmless(page)
+		require.NotContains(t, b.get("/runs?status=NONE").text, "panic")
+	}
 }

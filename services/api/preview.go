@@ -117,7 +117,7 @@ func foreseen(c dbgen.ApiConnector) foresee.Connector {
 			OverAt: c.OverAt, ClaimedFor: c.ClaimedFor, SyncedFor: c.SyncedFor,
 		},
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
-		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil,
+		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
 		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan,
 	}
 }

@@ -18,7 +18,7 @@ func (s simulated) stored(id int32) {
 
 func TestTheFirstSyncOfAPeriodThatFailsIsTriedAgainAtItsNextSlot(t *testing.T) {
 	s := setClock(t, utc("2026-02-05 09:10"))
-	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 6 * * *", "once_per": "day"})
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 6 * * *", "run_at_once": true, "once_per": "day"})
 	s.plan()
 	s.look()
 	s.fail(id)

@@ -161,7 +161,7 @@ func TestACalendarThatCannotBeReadIsTheProblemOfWhoNamesIt(t *testing.T) {
 		t.Errorf("it says %q", says)
 	}
 	s.completes(other)
-	fresh := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 * * * *", "calendar": "broken"})
+	fresh := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 * * * *", "run_at_once": true, "calendar": "broken"})
 	s.plan()
 	s.isNext(fresh, "-")
 	s.calendar("broken", "UTC", `[]`)

@@ -217,7 +217,7 @@ func TestANewOrChangedJobAsksBeforeItsFirstRun(t *testing.T) {
 	s := setClock(t, utc("2026-02-02 12:10"))
 	s.counted(10)
 	s.condition("enough", enough)
-	cron := s.job(row{"refresh_freq_minutes": nil, "schedule_cron": "0 * * * *"})
+	cron := s.job(row{"refresh_freq_minutes": nil, "schedule_cron": "0 * * * *", "run_at_once": true})
 	interval, once := s.job(row{"spread_percent": 0}), s.job(row{"refresh_freq_minutes": 0})
 	s.plan()
 	s.ask(s.scheduler())

@@ -9,8 +9,8 @@ import (
 )
 
 type backlogMetrics struct {
-	connectors, due, oldestDue, oldestPending, longestPutOff, expired *prometheus.GaugeVec
-	pending, draining, oldestDrain                                    prometheus.Gauge
+	connectors, due, oldestDue, oldestPending, longestPutOff, late, expired *prometheus.GaugeVec
+	pending, draining, oldestDrain                                          prometheus.Gauge
 }
 
 func newBacklogMetrics(m maker) backlogMetrics {
@@ -22,6 +22,7 @@ func newBacklogMetrics(m maker) backlogMetrics {
 		oldestPending: m.gauges("scheduler_oldest_pending_seconds", "For how long the oldest trigger has waited to be picked up; 0 = none does.", "type"),
 		longestPutOff: m.gauges("scheduler_longest_put_off_seconds",
 			"For how long the connector that is put off longest by its source has come no further; 0 = none is.", "type"),
+		late:        m.gauges("scheduler_late_connectors", "Connectors that are older than fresh_within_minutes says they may be; counted up to 100,000.", "type"),
 		expired:     m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
 		draining:    m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
 		oldestDrain: m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
@@ -29,7 +30,7 @@ func newBacklogMetrics(m maker) backlogMetrics {
 }
 
 func (m *backlogMetrics) reset() {
-	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.longestPutOff, m.expired} {
+	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.longestPutOff, m.late, m.expired} {
 		vec.Reset()
 	}
 	for _, gauge := range []prometheus.Gauge{m.pending, m.draining, m.oldestDrain} {
@@ -62,6 +63,7 @@ func (s *Scheduler) measureBacklog(ctx context.Context) error {
 		m.oldestDue.WithLabelValues(row.Name).Set(row.OldestDue)
 		m.oldestPending.WithLabelValues(row.Name).Set(row.OldestPending)
 		m.longestPutOff.WithLabelValues(row.Name).Set(row.LongestPutOff)
+		m.late.WithLabelValues(row.Name).Set(float64(row.Late))
 		m.expired.WithLabelValues(row.Name).Set(float64(row.Expired))
 		// A counter that is born with its first counts hides them from Prometheus, which sees no rise: born at 0.
 		s.metrics.republished.WithLabelValues(row.Name)

@@ -240,7 +240,7 @@ func TestAPlanThatSomebodyHoldsIsMadeWhenItIsFree(t *testing.T) {
 
 func TestACronConnectorWhoseFirstRunIsCancelledWaitsForItsNextSlot(t *testing.T) {
 	s := setStage(t)
-	id := s.connector(row{"schedule_cron": "0 3 1 1 *", "refresh_freq_minutes": nil})
+	id := s.connector(row{"schedule_cron": "0 3 1 1 *", "refresh_freq_minutes": nil, "run_at_once": true})
 	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, "new", `SELECT trigger FROM open_runs WHERE connector_id = $1`, id)

@@ -47,7 +47,7 @@ func TestAChangeReachesTheStreamInWellUnderASecond(t *testing.T) {
 	s.eventually(wakes, s.messagesAre(1))
 	s.connector(nil)
 	s.eventually(wakes, s.messagesAre(2))
-	s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})
 	s.eventually(wakes, s.messagesAre(3))
 	t.Logf("three changes took %s", time.Since(begun))
 }
@@ -140,7 +140,7 @@ func TestWhatCronMakesDueIsDispatchedBehindManyCappedTypes(t *testing.T) {
 	s.run(scheduler)
 	s.listening(scheduler)
 	s.eventually(30*time.Second, s.countIs(300, `SELECT count(*) FROM open_runs`))
-	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})
 	began := time.Now()
 	s.eventually(10*time.Second, s.countIs(0, `SELECT count(*) FROM connectors WHERE needs_plan`))
 	planned := time.Since(began)

@@ -20,9 +20,50 @@ func (s *stage) plan() {
 	s.do(s.scheduler().Plan(s.Context()))
 }
 
-func TestANewCronConnectorIsDueNow(t *testing.T) {
+func TestANewCronConnectorWaitsForItsFirstSlot(t *testing.T) {
+	s := setStage(t)
+	const waits = `SELECT status = 'ACTIVE' AND due_reason = 'schedule' AND slot_at = next_sync_at AND next_sync_at > clock_timestamp()
+		AND NOT needs_plan FROM connectors WHERE id = $1`
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	s.plan()
+	want(s, true, waits, id)
+	s.exec(`UPDATE connectors SET config = '{"url":"https://b"}' WHERE id = $1`, id)
+	want(s, true, waits, id)
+	s.exec(`UPDATE connectors SET time_zone = 'Asia/Tokyo' WHERE id = $1`, id)
+	s.plan()
+	want(s, true, waits, id)
+	want(s, true, `SELECT moves.disable($1) AND moves.enable($1)`, id)
+	s.plan()
+	want(s, true, waits, id)
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, 0, `SELECT count(*) FROM scheduler_runs WHERE connector_id = $1`, id)
+}
+
+func TestANewCronConnectorThatWaitsRunsAtOnceWhenItsUserSaysSo(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	s.plan()
+	s.exec(`UPDATE connectors SET run_at_once = true WHERE id = $1`, id)
+	s.plan()
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, "new", `SELECT trigger FROM scheduler_runs WHERE connector_id = $1 AND slot IS NULL`, id)
+	s.exec(`UPDATE connectors SET run_at_once = false WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET run_at_once = true WHERE id = $1`, id)
+	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
+}
+
+func TestTheFirstSlotOfANewCronConnectorRuns(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "* * * * *"})
+	s.force(`UPDATE connectors SET planned_through = clock_timestamp() - interval '1 minute' WHERE id = $1`, id)
+	s.plan()
+	s.do(s.scheduler().Tick(t.Context()))
+	want(s, true, `SELECT trigger = 'schedule' AND slot IS NOT NULL FROM open_runs WHERE connector_id = $1`, id)
+}
+
+func TestANewCronConnectorThatIsToRunAtOnceIsDueNow(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})
 	want(s, true, `SELECT needs_plan FROM connectors WHERE id = $1`, id)
 	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
@@ -31,7 +72,7 @@ func TestANewCronConnectorIsDueNow(t *testing.T) {
 
 func TestANewCronConnectorThatIsToWaitIsPlannedOnItsNextSlot(t *testing.T) {
 	s := setStage(t)
-	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly})
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})
 	want(s, true, `SELECT moves.wait_for_slot($1)`, id)
 	s.plan()
 	want(s, true, `SELECT due_reason = 'schedule' AND slot_at = next_sync_at AND next_sync_at > clock_timestamp() AND NOT needs_plan
@@ -180,7 +221,7 @@ func TestABadScheduleIsWrittenDownAndDoesNotBlockOthers(t *testing.T) {
 		want(s, true, `SELECT status = 'ACTIVE' AND NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE $2
 			FROM connectors WHERE id = $1`, id, like)
 	}
-	s.exec(`UPDATE connectors SET schedule_cron = $2 WHERE id = $1`, bad, nightly)
+	s.exec(`UPDATE connectors SET schedule_cron = $2, run_at_once = true WHERE id = $1`, bad, nightly)
 	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, true, `SELECT status = 'PENDING' AND status_message IS NULL FROM connectors WHERE id = $1`, bad)

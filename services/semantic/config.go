@@ -10,7 +10,7 @@ import (
 // Config is what semantic is told.
 type Config struct {
 	config.Common
-	// Workers is how many batches are embedded and stored at once.
+	// Workers is how many batches are embedded and stored at once, and as many of messages of 64 KiB and more beside them.
 	Workers int `env:"SEMANTIC_WORKERS" envDefault:"2"`
 	// Batch is how many document messages are stored in one transaction at most.
 	Batch int `env:"SEMANTIC_BATCH" envDefault:"64"`

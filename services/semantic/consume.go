@@ -41,11 +41,11 @@ func (s *Semantic) logOf(d delivery) *slog.Logger {
 	return telemetry.OfRun(s.log, d.request.ConnectorId, d.try.Run.String(), connectorType)
 }
 
-// consume pulls batches and handles each to its end before the next.
+// consume pulls batches. It handles the small messages of each to their end before the next, and hands over the long ones.
 func (s *Semantic) consume(ctx context.Context) error {
 	return streams.Pull(ctx, s.servers.Stream, topology.DocumentStream, topology.DocumentConsumer(), s.config.Batch, s.log,
 		func(batch []jetstream.Msg) error {
-			s.handle(ctx, batch)
+			s.handleApart(ctx, batch)
 			return nil
 		})
 }

@@ -54,7 +54,7 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 	}
-	gauge("semantic_workers", "Batches that this process embeds and stores at the same time.").Set(float64(workers))
+	gauge("semantic_workers", "Batches that this process embeds and stores at the same time; half of them are of long messages.").Set(float64(2 * workers))
 	return &metrics{
 		messages: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "semantic_messages_total", Help: "document.process messages, by result; waited counts batches, at each try.",

@@ -62,6 +62,8 @@ type Semantic struct {
 	unansweredAt atomic.Int64
 	// quotas is how much more the owners of runs may store.
 	quotas quotas
+	// long are the messages that are handled beside the workers' batches.
+	long *longMessages
 	// held are the runs whose rows another transaction holds.
 	held heldRuns
 	// letters are the messages that have a dead letter and are not counted yet.
@@ -100,7 +102,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout, slowPause: slowPause,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
-		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second,
+		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second, long: newLongMessages(cfg.Workers),
 	}
 	if cfg.Qdrant.URL != "" {
 		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log)
@@ -118,5 +120,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 	if s.index != nil {
 		group.Go(func() error { return s.index.run(ctx, s.complete) })
 	}
-	return group.Wait()
+	err := group.Wait()
+	s.long.work.Wait()
+	return err
 }

@@ -209,7 +209,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.furnish()
 	s.signIn(1, identity.Superadmin)
 	require.Contains(t, s.text("main"), "Handbook")
-	for _, path := range []string{"/", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*"} {
+	for _, path := range []string{"/", "/runs", "/problems", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*"} {
 		s.visit(path)
 		for _, width := range []int64{1400, 900, 375} {
 			s.fits(width)
@@ -223,6 +223,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 		{"sources", "/", 1180, 760, false}, {"source-dark", "/sources/2", 1100, 820, true}, {"phone", "/", 375, 780, false},
 		{"source", "/sources/1", 1400, 2600, false}, {"sources-dark", "/", 1400, 900, true}, {"source-phone", "/sources/2", 375, 1800, false},
 		{"schedule", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", 1400, 1300, false}, {"sign-in", "/sign-in", 1000, 600, false},
+		{"runs", "/runs", 1280, 900, false}, {"problems", "/problems", 1000, 560, false}, {"administration", "/administration", 1280, 1200, false}, {"audit", "/audit", 1000, 600, false},
 		{"nothing", "/?name=nowhere", 1000, 600, false},
 	} {
 		s.visit(picture.path)

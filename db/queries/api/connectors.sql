@@ -32,20 +32,20 @@ SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;
 SELECT nextval('connectors_id_seq')::integer AS id;
 
 -- name: AddConnector :one
-INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
     deletion_guard, created_by, updated_by)
-VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap,
-    @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @max_retries, @deletion_guard, @by, @by)
+VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @run_at_once, @time_zone, @dst_gap, @dst_overlap,
+    @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @max_retries, @deletion_guard, @by, @by)
 RETURNING id;
 
 -- name: UpdateConnector :one
 UPDATE api.changeable
 SET name = @name, config = @config,
-    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+    fresh_within_minutes = @fresh_within_minutes, max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
 WHERE id = @id
 RETURNING id;
 
@@ -53,10 +53,10 @@ RETURNING id;
 -- UpdateConnector, and whose it is, for whom, and of what type.
 UPDATE api.givable
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
-    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+    fresh_within_minutes = @fresh_within_minutes, max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
 WHERE id = @id
 RETURNING id;
 
@@ -83,4 +83,4 @@ SELECT moves.interval_slot(@id::integer, @base::timestamptz, @minutes::integer, 
 SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: ConnectorStatus :one
-SELECT id, status, status_message, failure_count, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;
+SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;

@@ -7,12 +7,9 @@ ORDER BY started_at DESC, id DESC
 LIMIT @page::integer;
 
 -- name: LatestRuns :many
--- The latest runs of each of some connectors, without what others say in them. It follows each connector's index, as RunsOf does.
+-- The latest runs of each of some connectors, without what others say in them. Null may be what is null in runs: a function's columns do not say so.
 SELECT l.connector_id, l.id, l.trigger, l.status, l.reason, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.completed_at
-FROM unnest(@ids::integer[]) i(id) CROSS JOIN LATERAL (
-    SELECT r.* FROM api.runs r WHERE r.connector_id = i.id AND r.started_at >= (SELECT s.at FROM api.seen_since(i.id) s)
-    ORDER BY r.started_at DESC, r.id DESC LIMIT @most::integer) l
-ORDER BY l.connector_id, l.started_at DESC, l.id DESC;
+FROM api.latest_runs(@ids::integer[], @most::integer) l;
 
 -- name: OpenRunsThrough :one
 -- The open run that is so many behind another; no row where there are not so many.

@@ -1,10 +1,10 @@
 -- name: AddConnector :one
-INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
+INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
-    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @time_zone, @dst_gap, @dst_overlap, @spread_percent,
-    @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @calendar, @calendar_use, @condition, @concurrency_keys, @max_retries,
+    @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @run_at_once, @time_zone, @dst_gap, @dst_overlap, @spread_percent,
+    @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @calendar, @calendar_use, @condition, @concurrency_keys, @max_retries,
     coalesce(sqlc.narg('deletion_guard')::boolean, true), @by, @by)
 RETURNING *;
 
@@ -23,10 +23,10 @@ LIMIT @page::integer;
 -- name: UpdateConnector :one
 UPDATE connectors
 SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @scope_id, user_id = @user_id,
-    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, time_zone = @time_zone,
+    refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    calendar = @calendar, calendar_use = @calendar_use, condition = @condition, concurrency_keys = @concurrency_keys, max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
+    fresh_within_minutes = @fresh_within_minutes, calendar = @calendar, calendar_use = @calendar_use, condition = @condition, concurrency_keys = @concurrency_keys, max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;
 

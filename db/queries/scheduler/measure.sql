@@ -18,7 +18,7 @@ SELECT type, status, count(*), 0, 0 FROM connectors WHERE at_fault GROUP BY type
 
 -- name: Backlog :many
 -- What is due and not claimed, what waits to be picked up, what is put off longest, and which leases have run out, by type; ages in seconds.
-SELECT t.name, (due.count + coalesce(asking.count, 0))::bigint AS due, greatest(due.age, asking.age)::float8 AS oldest_due, pending.age AS oldest_pending, put_off.age AS longest_put_off, coalesce(expired.count, 0)::bigint AS expired
+SELECT t.name, (due.count + coalesce(asking.count, 0))::bigint AS due, greatest(due.age, asking.age)::float8 AS oldest_due, pending.age AS oldest_pending, put_off.age AS longest_put_off, late.count AS late, coalesce(expired.count, 0)::bigint AS expired
 FROM connector_types t
 CROSS JOIN (SELECT clock_timestamp() AS now) clock
 CROSS JOIN LATERAL (
@@ -35,6 +35,8 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT coalesce(extract(epoch FROM clock.now - min(put_off_since)), 0)::float8 AS age FROM connectors
     WHERE type = t.name AND put_off_since IS NOT NULL) put_off
+CROSS JOIN LATERAL (
+    SELECT count(*) FROM (SELECT FROM connectors WHERE type = t.name AND fresh_until < (SELECT clock_timestamp()) LIMIT 100000) l) late
 LEFT JOIN (
     SELECT r.type, count(*) FROM workers w JOIN open_runs r ON r.worker_id = w.id
     WHERE w.expires_at < (SELECT clock_timestamp()) GROUP BY r.type) expired ON expired.type = t.name;

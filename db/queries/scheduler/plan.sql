@@ -1,5 +1,5 @@
 -- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.run_at_once::boolean AS run_at_once, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
     (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now

@@ -18,8 +18,8 @@ func add(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
 		Short: "Add a connector and print its id",
-		Long: `Add a connector and print its id. It is synced at once, and then again as --refresh or --cron say. With
---refresh manual it waits for echomind connectors trigger. What becomes of times that come while a sync is under way, or while
+		Long: `Add a connector and print its id. With --refresh it is synced at once, and then again as it says; with --cron at the
+first of its times, or with --now at once, too. With --refresh manual it waits for echomind connectors trigger. What becomes of times that come while a sync is under way, or while
 nobody is there to begin one, say --overlap, --deadline, --once-per and --catch-up; echomind schedule preview shows it.
 
 Without either the type's default applies: of the type itself, where it has one, else
@@ -62,7 +62,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 
 // checkNew refuses what can never be right of a connector that is not there yet.
 func (f *connectorFlags) checkNew(c *cobra.Command) error {
-	for _, of := range []string{"time-zone", "dst-gap", "dst-overlap"} {
+	for _, of := range []string{"now", "time-zone", "dst-gap", "dst-overlap"} {
 		if c.Flags().Changed(of) && !c.Flags().Changed("cron") {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}

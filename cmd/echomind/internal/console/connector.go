@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/masks"
 )
 
@@ -32,6 +33,7 @@ type connector struct {
 	Config             json.RawMessage `json:"config"`
 	RefreshFreqMinutes *int32          `json:"refresh_freq_minutes"`
 	ScheduleCron       *string         `json:"schedule_cron"`
+	RunAtOnce          bool            `json:"run_at_once"`
 	TimeZone           string          `json:"time_zone"`
 	DSTGap             *string         `json:"dst_gap"`
 	DSTOverlap         *string         `json:"dst_overlap"`
@@ -42,9 +44,12 @@ type connector struct {
 	CatchUp            string          `json:"catch_up"`
 	CatchUpMost        int32           `json:"catch_up_most"`
 	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
-	Calendar           *string         `json:"calendar"`
-	CalendarUse        string          `json:"calendar_use"`
-	Condition          *string         `json:"condition"`
+	FreshWithinMinutes *int32          `json:"fresh_within_minutes"`
+	// Freshness is whether what is stored is as fresh as it should be; null where that was not asked.
+	Freshness   *freshness.Freshness `json:"freshness"`
+	Calendar    *string              `json:"calendar"`
+	CalendarUse string               `json:"calendar_use"`
+	Condition   *string              `json:"condition"`
 	// ConcurrencyKeys are its own; its type may have more.
 	ConcurrencyKeys []string `json:"concurrency_keys"`
 	// WaitsForKey is the one that is full; null where none is.
@@ -80,9 +85,9 @@ type connector struct {
 func view(c dbgen.Connector) connector {
 	return connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
-		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron,
+		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
-		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, ConcurrencyKeys: c.ConcurrencyKeys, WaitsForKey: c.WaitsForKey, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, FreshWithinMinutes: c.FreshWithinMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, ConcurrencyKeys: c.ConcurrencyKeys, WaitsForKey: c.WaitsForKey, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
@@ -139,6 +144,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"deletion guard", deletionGuard(c)},
 		{"documents", count(counted.found[c.ID])},
 		{"failed documents", counted.failedOf(c.ID)},
+		{"freshness", freshnessSaid(c, now)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
@@ -148,6 +154,24 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
+}
+
+func freshnessOf(c dbgen.Connector, now time.Time) freshness.Freshness {
+	return freshness.Of(freshness.Connector{
+		FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+	}, now)
+}
+
+func freshnessSaid(c dbgen.Connector, now time.Time) string {
+	f := freshnessOf(c, now)
+	return fmt.Sprintf("%s: %s", f.State, f.How)
+}
+
+// at is the view with how fresh the connector is at a moment.
+func (v connector) at(c dbgen.Connector, now time.Time) connector {
+	f := freshnessOf(c, now)
+	v.Freshness = &f
+	return v
 }
 
 func deletionGuard(c dbgen.Connector) string {

@@ -28,12 +28,12 @@ func TestAddPrintsTheIDAndForProgramsTheConnector(t *testing.T) {
 	require.NotEmpty(t, c["created_by"])
 }
 
-// The scheduler's TestANewCronConnectorIsDueNow says why.
+// The scheduler's TestANewCronConnectorWaitsForItsFirstSlot says why.
 func TestTheHelpOfAddSaysWhichNewConnectorIsNotSyncedAtOnce(t *testing.T) {
 	t.Parallel()
 	help := strings.Join(strings.Fields(newTerminal(t).succeed("connectors", "add", "--help")), " ")
-	require.Contains(t, help, "It is synced at once, and then again as --refresh or --cron say. With --refresh manual it waits for "+
-		"echomind connectors trigger.")
+	require.Contains(t, help, "With --refresh it is synced at once, and then again as it says; with --cron at the first of its times, "+
+		"or with --now at once, too. With --refresh manual it waits for echomind connectors trigger.")
 }
 
 func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
@@ -123,6 +123,7 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 		{"cron interval", 2, []string{"@every", "--refresh"}, []string{"--cron", "@every 5m"}},
 		{"bad time zone", 2, []string{`--time-zone "Mars"`, "Europe/Berlin"}, []string{"--cron", "0 3 * * *", "--time-zone", "Mars"}},
 		{"cron that never comes due", 2, []string{`--cron "0 2 30 2 *"`, "never comes due"}, []string{"--cron", "0 2 30 2 *"}},
+		{"now without cron", 2, []string{"--now: needs --cron"}, []string{"--refresh", "1h", "--now"}},
 		{"time zone without cron", 2, []string{"--time-zone", "--cron"}, []string{"--time-zone", "Europe/Berlin"}},
 		{"gap without cron", 2, []string{"--dst-gap: needs --cron"}, []string{"--dst-gap", "skip"}},
 		{"unknown gap", 2, []string{`--dst-gap "first": must be after, skip, before or default`}, []string{"--cron", "0 3 * * *", "--dst-gap", "first"}},

@@ -29,7 +29,7 @@ type connectorFlags struct {
 	refresh                                                                    interval
 	condition                                                                  string
 	keys                                                                       []string
-	unchecked                                                                  bool
+	unchecked, now                                                             bool
 	policies                                                                   policyFlags
 }
 
@@ -44,6 +44,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
 	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; 0 = once, manual = only when triggered; without it and --cron as the type has it")
 	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\", with H, L, W and #, or @daily")
+	flags.BoolVar(&f.now, "now", false, "--cron: the first sync is at once, and not at the first of these times; with --refresh it always is")
 	flags.StringVar(&f.timeZone, "time-zone", "UTC", "the zone that --cron is meant in, such as Europe/Berlin")
 	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
 	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
@@ -228,6 +229,9 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	}
 	if given("cron") {
 		p.RefreshFreqMinutes, p.ScheduleCron = nil, &f.cron
+	}
+	if given("now") {
+		p.RunAtOnce = f.now
 	}
 	if given("max-retries") {
 		p.MaxRetries = f.maxRetries

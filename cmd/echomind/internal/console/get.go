@@ -45,7 +45,7 @@ func get(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.show(c.OutOrStdout(), counted.of(view(found)), func(w io.Writer) error {
+			return out.show(c.OutOrStdout(), counted.of(view(found)).at(found, now), func(w io.Writer) error {
 				return details(w, found, counted, waiting, now)
 			})
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -55,16 +56,20 @@ func list(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			now, err := ask(c.Context(), pool, "now", now)
+			if err != nil {
+				return fmt.Errorf("read the time: %w", err)
+			}
 			views := make([]connector, len(found))
 			for i, one := range found {
-				views[i] = counted.of(view(one))
+				views[i] = counted.of(view(one)).at(one, now)
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
 				if len(found) == 0 && c.Flags().NFlag() > 0 {
 					_, err := fmt.Fprintln(w, "no connectors match")
 					return err
 				}
-				return listed(c.Context(), w, pool, *out, found, counted)
+				return listed(c.Context(), w, pool, *out, found, counted, now)
 			})
 		})
 	}
@@ -97,15 +102,11 @@ func allConnectors(ctx context.Context, pool *pgxpool.Pool, p dbgen.ListConnecto
 }
 
 func listed(
-	ctx context.Context, w io.Writer, pool *pgxpool.Pool, out output, found []dbgen.Connector, counted documentCounts,
+	ctx context.Context, w io.Writer, pool *pgxpool.Pool, out output, found []dbgen.Connector, counted documentCounts, now time.Time,
 ) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no connectors; `echomind connectors add --help` says how to add one")
 		return err
-	}
-	now, err := ask(ctx, pool, "now", now)
-	if err != nil {
-		return fmt.Errorf("read the time: %w", err)
 	}
 	waiting, err := runsThatWait(ctx, pool, found)
 	if err != nil {
@@ -119,7 +120,7 @@ func listed(
 		}
 		if out == allColumns {
 			rows[i] = []string{
-				id, c.Name, c.Type, c.Status, strconv.Itoa(int(c.UserID)), scope(c), refresh(c), clock.Optional(c.LastSyncAt, now),
+				id, c.Name, c.Type, c.Status, strconv.Itoa(int(c.UserID)), scope(c), refresh(c), string(freshnessOf(c, now).State), clock.Optional(c.LastSyncAt, now),
 				nextSync(c, now), documents, failed, notes[i],
 			}
 			continue
@@ -128,7 +129,7 @@ func listed(
 	}
 	if out == allColumns {
 		return table(w, []string{
-			"ID", "NAME", "TYPE", "STATUS", "USER", "SCOPE", "REFRESH", "LAST SYNC", "NEXT SYNC", "DOCUMENTS", "FAILED", "MESSAGE",
+			"ID", "NAME", "TYPE", "STATUS", "USER", "SCOPE", "REFRESH", "FRESHNESS", "LAST SYNC", "NEXT SYNC", "DOCUMENTS", "FAILED", "MESSAGE",
 		}, rows)
 	}
 	if err := fitted(w, []string{"ID", "NAME", "TYPE", "STATUS", "NEXT SYNC", "DOCUMENTS", "FAILED"}, rows, notes); err != nil {

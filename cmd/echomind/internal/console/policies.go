@@ -26,6 +26,7 @@ var (
 type policyFlags struct {
 	spread                    percent
 	deadline, catchUpWindow   limit
+	freshWithin               limit
 	overlap, oncePer, catchUp string
 	calendar, calendarUse     string
 	catchUpMost               int32
@@ -41,6 +42,7 @@ func (f *policyFlags) add(c *cobra.Command) {
 	flags.StringVar(&f.catchUp, "catch-up", slots.CatchUpLatest, "which times that passed while no scheduler ran are done later: none, the latest or all")
 	flags.Int32Var(&f.catchUpMost, "catch-up-most", 10, "how many --catch-up all does at most, 1 to 1000")
 	flags.Var(&f.catchUpWindow, "catch-up-window", "times that are older are not caught up; none = however old")
+	flags.Var(&f.freshWithin, "fresh-within", "how old what is stored may be, whatever the schedule: older is late, in lists and alerts; none = nobody says")
 	flags.StringVar(&f.calendar, "calendar", none, "a calendar of echomind calendars, whose times --calendar-use is about; none = it names none")
 	flags.StringVar(&f.calendarUse, "calendar-use", slots.Exclude, "what is done with --calendar: exclude its times, or run on them only")
 }
@@ -103,6 +105,9 @@ func (f *policyFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 	}
 	if given("catch-up-window") {
 		p.CatchUpMinutes = f.catchUpWindow.column()
+	}
+	if given("fresh-within") {
+		p.FreshWithinMinutes = f.freshWithin.column()
 	}
 	if given("calendar") {
 		p.Calendar = nil

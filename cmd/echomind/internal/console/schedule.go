@@ -186,7 +186,7 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (f
 			Through: c.PlannedThrough, ClaimedAt: c.ClaimedAt, OverAt: c.OverAt, ClaimedFor: c.ClaimedFor, SyncedFor: c.SyncedFor,
 		},
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
-		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil,
+		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
 		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan,
 	}, refresh(c), afresh)
 }

@@ -40,6 +40,10 @@ func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
 	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin")
 	p := u.foreseen("--next", "10d")
 	require.Nil(t, p.Set)
+	require.Len(t, p.Now.Slots, 10)
+	require.Equal(t, 3, p.Now.Slots[0].LocalFirst.Hour(), "it waits for its first slot")
+	u.succeed("connectors", "update", "1", "--now")
+	p = u.foreseen("--next", "10d")
 	require.Equal(t, "new", p.Now.Slots[0].Reason, "its first sync is at once")
 	require.Len(t, p.Now.Slots, 11)
 	for _, slot := range p.Now.Slots[1:] {
@@ -71,7 +75,7 @@ func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
 func TestAPreviewOfWhatIsUnderWayShowsWhichSlotsItSkips(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *")
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *", "--now")
 	p := u.foreseen("--next", "1h", "--takes", "10m")
 	require.Equal(t, []any{"skipped", "its last run was not over", 10}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason, p.Now.Slots[1].Count})
 	require.Equal(t, "runs", p.Now.Slots[2].Verdict)
@@ -195,4 +199,22 @@ func TestAPreviewRefusesWhatCannotBe(t *testing.T) {
 	}
 	require.Contains(t, u.run("schedule", "preview", "7").stderr, "there is no connector 7")
 	require.Equal(t, 2, u.run("schedule", "preview", "1", "--next", "1d", "--last", "1d").code)
+}
+
+func TestAConnectorSaysWhetherItIsAsFreshAsItShouldBe(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "7d", "--fresh-within", "1d")
+	require.Contains(t, u.succeed("connectors", "get", "1"), "never: no sync has completed")
+	u.stands(`last_sync_at = clock_timestamp() - interval '2 days'`)
+	require.Contains(t, u.succeed("connectors", "get", "1"), "late: last synced 2d ago, may be 1d old")
+	require.Contains(t, u.succeed("why", "1"), "freshness: late: last synced 2d ago, may be 1d old")
+	require.Regexp(t, `FRESHNESS(.|\n)*late`, u.succeed("connectors", "list", "-o", "wide"))
+	require.Contains(t, u.succeed("connectors", "list", "-o", "json"), `"state": "late"`)
+	u.succeed("connectors", "update", "1", "--fresh-within", "none")
+	require.Contains(t, u.succeed("connectors", "get", "1"), "unknown: last synced 2d ago; nobody has said how old it may be")
+	require.NotContains(t, u.succeed("why", "1"), "freshness")
+	refused := u.run("connectors", "update", "1", "--fresh-within", "400d")
+	require.NotZero(t, refused.code)
+	require.Contains(t, refused.stderr, "write 30m, 2h or 7d, at most 365d, or none")
 }

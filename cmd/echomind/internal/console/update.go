@@ -111,10 +111,10 @@ func change(
 func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams {
 	return dbgen.UpdateConnectorParams{
 		ID: id, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config,
-		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, TimeZone: p.TimeZone,
+		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone,
 		DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
 		Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-		Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, ConcurrencyKeys: p.ConcurrencyKeys, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
+		FreshWithinMinutes: p.FreshWithinMinutes, Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, ConcurrencyKeys: p.ConcurrencyKeys, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 	}
 }
 
@@ -122,9 +122,9 @@ func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams 
 func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
 	return dbgen.AddConnectorParams{
 		Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
-		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, TimeZone: old.TimeZone,
+		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, RunAtOnce: old.RunAtOnce, TimeZone: old.TimeZone,
 		DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
 		Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
-		Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, ConcurrencyKeys: old.ConcurrencyKeys, MaxRetries: old.MaxRetries,
+		FreshWithinMinutes: old.FreshWithinMinutes, Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, ConcurrencyKeys: old.ConcurrencyKeys, MaxRetries: old.MaxRetries,
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 const addConnector = `-- name: AddConnector :one
-INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
+INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-    coalesce($25::boolean, true), $26, $26)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
+    $6, $7, $8, $9, $10, $11, $12, $13, $14,
+    $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
+    coalesce($27::boolean, true), $28, $28)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, fresh_until, at_fault
 `
 
 type AddConnectorParams struct {
@@ -31,6 +31,7 @@ type AddConnectorParams struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -41,6 +42,7 @@ type AddConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
@@ -61,6 +63,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.Config,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
+		arg.RunAtOnce,
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -71,6 +74,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
@@ -90,6 +94,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -102,6 +107,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -143,6 +149,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -213,7 +220,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -229,6 +236,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -241,6 +249,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -282,6 +291,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -359,7 +369,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -401,6 +411,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.Config,
 			&i.RefreshFreqMinutes,
 			&i.ScheduleCron,
+			&i.RunAtOnce,
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,
@@ -413,6 +424,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.CatchUpMinutes,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.FreshWithinMinutes,
 			&i.Condition,
 			&i.MaxRetries,
 			&i.DeletionGuard,
@@ -454,6 +466,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.ConditionMetAt,
 			&i.AsksCondition,
 			&i.DueAt,
+			&i.FreshUntil,
 			&i.AtFault,
 		); err != nil {
 			return nil, err
@@ -467,7 +480,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, fresh_until, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -483,6 +496,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -495,6 +509,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -536,6 +551,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err
@@ -602,12 +618,12 @@ func (q *Queries) TriggerConnector(ctx context.Context, arg TriggerConnectorPara
 const updateConnector = `-- name: UpdateConnector :one
 UPDATE connectors
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
-    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
-    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    calendar = $19, calendar_use = $20, condition = $21, concurrency_keys = $22, max_retries = $23, deletion_guard = coalesce($24::boolean, deletion_guard), updated_by = $25, updated_at = clock_timestamp()
-WHERE id = $26
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
+    refresh_freq_minutes = $7, schedule_cron = $8, run_at_once = $9, time_zone = $10,
+    dst_gap = $11, dst_overlap = $12, spread_percent = $13, deadline_minutes = $14,
+    overlap = $15, once_per = $16, catch_up = $17, catch_up_most = $18, catch_up_minutes = $19,
+    fresh_within_minutes = $20, calendar = $21, calendar_use = $22, condition = $23, concurrency_keys = $24, max_retries = $25, deletion_guard = coalesce($26::boolean, deletion_guard), updated_by = $27, updated_at = clock_timestamp()
+WHERE id = $28
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, fresh_until, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -619,6 +635,7 @@ type UpdateConnectorParams struct {
 	UserID             int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -629,6 +646,7 @@ type UpdateConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
@@ -649,6 +667,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.UserID,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
+		arg.RunAtOnce,
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -659,6 +678,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
@@ -679,6 +699,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -691,6 +712,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.CatchUpMinutes,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.FreshWithinMinutes,
 		&i.Condition,
 		&i.MaxRetries,
 		&i.DeletionGuard,
@@ -732,6 +754,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
+		&i.FreshUntil,
 		&i.AtFault,
 	)
 	return i, err

@@ -52,6 +52,7 @@ type Connector struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -64,6 +65,7 @@ type Connector struct {
 	CatchUpMinutes     *int32
 	Calendar           *string
 	CalendarUse        string
+	FreshWithinMinutes *int32
 	Condition          *string
 	MaxRetries         int32
 	DeletionGuard      bool
@@ -105,6 +107,7 @@ type Connector struct {
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
 	DueAt              *time.Time
+	FreshUntil         *time.Time
 	AtFault            *bool
 }
 

@@ -32,6 +32,9 @@ type ApiEvidence struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
+	SyncedVersion      *int64
+	ConfigVersion      int64
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
@@ -117,6 +120,9 @@ type ConnectorEvidence struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
+	SyncedVersion      *int64
+	ConfigVersion      int64
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string

@@ -13,11 +13,11 @@ import (
 )
 
 const addConnector = `-- name: AddConnector :one
-INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries,
+INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
     deletion_guard, created_by, updated_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-    $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $22)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $24)
 RETURNING id
 `
 
@@ -31,6 +31,7 @@ type AddConnectorParams struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -41,6 +42,7 @@ type AddConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -57,6 +59,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 		arg.Config,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
+		arg.RunAtOnce,
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -67,6 +70,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -93,7 +97,7 @@ func (q *Queries) Calendar(ctx context.Context, name string) (CalendarRow, error
 }
 
 const connectorStatus = `-- name: ConnectorStatus :one
-SELECT id, status, status_message, failure_count, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = $1
+SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = $1
 `
 
 type ConnectorStatusRow struct {
@@ -101,6 +105,10 @@ type ConnectorStatusRow struct {
 	Status             string
 	StatusMessage      *string
 	FailureCount       int32
+	FreshWithinMinutes *int32
+	SyncedVersion      *int64
+	ConfigVersion      int64
+	SeenAt             time.Time
 	LastSyncAt         *time.Time
 	NextSyncAt         *time.Time
 	DueReason          *string
@@ -117,6 +125,10 @@ func (q *Queries) ConnectorStatus(ctx context.Context, id int32) (ConnectorStatu
 		&i.Status,
 		&i.StatusMessage,
 		&i.FailureCount,
+		&i.FreshWithinMinutes,
+		&i.SyncedVersion,
+		&i.ConfigVersion,
+		&i.SeenAt,
 		&i.LastSyncAt,
 		&i.NextSyncAt,
 		&i.DueReason,
@@ -184,7 +196,7 @@ func (q *Queries) Enable(ctx context.Context, id int32) (bool, error) {
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, may_change FROM api.connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, error) {
@@ -200,6 +212,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -210,6 +223,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.CatchUp,
 		&i.CatchUpMost,
 		&i.CatchUpMinutes,
+		&i.FreshWithinMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -240,6 +254,8 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.CalendarUse,
 		&i.KeptPlan,
 		&i.ParametersDueAt,
+		&i.SyncedVersion,
+		&i.SeenAt,
 		&i.MayChange,
 	)
 	return i, err
@@ -248,11 +264,11 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 const giveConnector = `-- name: GiveConnector :one
 UPDATE api.givable
 SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
-    refresh_freq_minutes = $7, schedule_cron = $8, time_zone = $9,
-    dst_gap = $10, dst_overlap = $11, spread_percent = $12, deadline_minutes = $13,
-    overlap = $14, once_per = $15, catch_up = $16, catch_up_most = $17, catch_up_minutes = $18,
-    max_retries = $19, deletion_guard = $20, updated_by = $21
-WHERE id = $22
+    refresh_freq_minutes = $7, schedule_cron = $8, run_at_once = $9, time_zone = $10,
+    dst_gap = $11, dst_overlap = $12, spread_percent = $13, deadline_minutes = $14,
+    overlap = $15, once_per = $16, catch_up = $17, catch_up_most = $18, catch_up_minutes = $19,
+    fresh_within_minutes = $20, max_retries = $21, deletion_guard = $22, updated_by = $23
+WHERE id = $24
 RETURNING id
 `
 
@@ -265,6 +281,7 @@ type GiveConnectorParams struct {
 	UserID             int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -275,6 +292,7 @@ type GiveConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -292,6 +310,7 @@ func (q *Queries) GiveConnector(ctx context.Context, arg GiveConnectorParams) (i
 		arg.UserID,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
+		arg.RunAtOnce,
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -302,6 +321,7 @@ func (q *Queries) GiveConnector(ctx context.Context, arg GiveConnectorParams) (i
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -337,7 +357,7 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, may_change FROM api.connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors
 WHERE id > $1 AND id <= $2
     AND ($3::text IS NULL OR type = $3)
     AND ($4::text IS NULL OR strpos(lower(name), lower($4)) > 0)
@@ -390,6 +410,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.Config,
 			&i.RefreshFreqMinutes,
 			&i.ScheduleCron,
+			&i.RunAtOnce,
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,
@@ -400,6 +421,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.CatchUp,
 			&i.CatchUpMost,
 			&i.CatchUpMinutes,
+			&i.FreshWithinMinutes,
 			&i.MaxRetries,
 			&i.DeletionGuard,
 			&i.TriggerRequestedAt,
@@ -430,6 +452,8 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.CalendarUse,
 			&i.KeptPlan,
 			&i.ParametersDueAt,
+			&i.SyncedVersion,
+			&i.SeenAt,
 			&i.MayChange,
 		); err != nil {
 			return nil, err
@@ -443,7 +467,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
 `
 
 // No row: there is none, or it is not for who asks to change.
@@ -460,6 +484,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.Config,
 		&i.RefreshFreqMinutes,
 		&i.ScheduleCron,
+		&i.RunAtOnce,
 		&i.TimeZone,
 		&i.DstGap,
 		&i.DstOverlap,
@@ -470,6 +495,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.CatchUp,
 		&i.CatchUpMost,
 		&i.CatchUpMinutes,
+		&i.FreshWithinMinutes,
 		&i.MaxRetries,
 		&i.DeletionGuard,
 		&i.TriggerRequestedAt,
@@ -500,6 +526,8 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.CalendarUse,
 		&i.KeptPlan,
 		&i.ParametersDueAt,
+		&i.SyncedVersion,
+		&i.SeenAt,
 		&i.MayChange,
 	)
 	return i, err
@@ -570,11 +598,11 @@ func (q *Queries) Sync(ctx context.Context, arg SyncParams) (time.Time, error) {
 const updateConnector = `-- name: UpdateConnector :one
 UPDATE api.changeable
 SET name = $1, config = $2,
-    refresh_freq_minutes = $3, schedule_cron = $4, time_zone = $5,
-    dst_gap = $6, dst_overlap = $7, spread_percent = $8, deadline_minutes = $9,
-    overlap = $10, once_per = $11, catch_up = $12, catch_up_most = $13, catch_up_minutes = $14,
-    max_retries = $15, deletion_guard = $16, updated_by = $17
-WHERE id = $18
+    refresh_freq_minutes = $3, schedule_cron = $4, run_at_once = $5, time_zone = $6,
+    dst_gap = $7, dst_overlap = $8, spread_percent = $9, deadline_minutes = $10,
+    overlap = $11, once_per = $12, catch_up = $13, catch_up_most = $14, catch_up_minutes = $15,
+    fresh_within_minutes = $16, max_retries = $17, deletion_guard = $18, updated_by = $19
+WHERE id = $20
 RETURNING id
 `
 
@@ -583,6 +611,7 @@ type UpdateConnectorParams struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -593,6 +622,7 @@ type UpdateConnectorParams struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -605,6 +635,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.Config,
 		arg.RefreshFreqMinutes,
 		arg.ScheduleCron,
+		arg.RunAtOnce,
 		arg.TimeZone,
 		arg.DstGap,
 		arg.DstOverlap,
@@ -615,6 +646,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.CatchUp,
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
+		arg.FreshWithinMinutes,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,

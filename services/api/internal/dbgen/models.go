@@ -47,6 +47,7 @@ type ApiChangeable struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -57,6 +58,7 @@ type ApiChangeable struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -87,6 +89,8 @@ type ApiChangeable struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          *bool
 }
 
@@ -100,6 +104,7 @@ type ApiConnector struct {
 	Config             []byte
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
+	RunAtOnce          bool
 	TimeZone           string
 	DstGap             *string
 	DstOverlap         *string
@@ -110,6 +115,7 @@ type ApiConnector struct {
 	CatchUp            string
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
+	FreshWithinMinutes *int32
 	MaxRetries         int32
 	DeletionGuard      bool
 	TriggerRequestedAt *time.Time
@@ -140,6 +146,8 @@ type ApiConnector struct {
 	CalendarUse        string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
+	SyncedVersion      *int64
+	SeenAt             time.Time
 	MayChange          bool
 }
 

@@ -164,10 +164,7 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 
 const latestRuns = `-- name: LatestRuns :many
 SELECT l.connector_id, l.id, l.trigger, l.status, l.reason, l.slot, l.slot_last, l.missed_count, l.due_at, l.started_at, l.completed_at
-FROM unnest($1::integer[]) i(id) CROSS JOIN LATERAL (
-    SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message, r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole, r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result FROM api.runs r WHERE r.connector_id = i.id AND r.started_at >= (SELECT s.at FROM api.seen_since(i.id) s)
-    ORDER BY r.started_at DESC, r.id DESC LIMIT $2::integer) l
-ORDER BY l.connector_id, l.started_at DESC, l.id DESC
+FROM api.latest_runs($1::integer[], $2::integer) l
 `
 
 type LatestRunsParams struct {
@@ -176,20 +173,20 @@ type LatestRunsParams struct {
 }
 
 type LatestRunsRow struct {
-	ConnectorID int32
-	ID          uuid.UUID
-	Trigger     string
-	Status      string
+	ConnectorID *int32
+	ID          *uuid.UUID
+	Trigger     *string
+	Status      *string
 	Reason      *string
 	Slot        *time.Time
 	SlotLast    *time.Time
 	MissedCount *int32
-	DueAt       time.Time
-	StartedAt   time.Time
+	DueAt       *time.Time
+	StartedAt   *time.Time
 	CompletedAt *time.Time
 }
 
-// The latest runs of each of some connectors, without what others say in them. It follows each connector's index, as RunsOf does.
+// The latest runs of each of some connectors, without what others say in them. Null may be what is null in runs: a function's columns do not say so.
 func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
 	rows, err := q.db.Query(ctx, latestRuns, arg.Ids, arg.Most)
 	if err != nil {

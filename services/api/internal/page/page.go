@@ -57,6 +57,8 @@ type Operation struct {
 	Query         url.Values
 	Body          any
 	IfMatch, Note string
+	// Key is of a change that is done once, however often its form is sent.
+	Key string
 }
 
 const (
@@ -89,6 +91,14 @@ func New(service Service) http.Handler {
 		"GET /sources/{id}/schedule":  p.schedule,
 		"POST /sources/{id}/schedule": p.changeSchedule,
 		"POST /sources/{id}/{action}": p.act,
+		"GET /runs":                   p.runs,
+		"POST /runs/{run}/cancel":     p.cancel,
+		"GET /problems":               p.problems,
+		"POST /locks/release":         p.release,
+		"GET /administration":         p.administration,
+		"POST /tokens":                p.createToken,
+		"POST /tokens/{id}/revoke":    p.revokeToken,
+		"GET /audit":                  p.audit,
 		"POST /sign-out":              p.signOut,
 		"/":                           func(*request) error { return problem.NotFound("page") },
 	} {

@@ -96,6 +96,7 @@ func stateOf(status string) state {
 
 type glance struct {
 	ConnectorID int32  `json:"connector_id"`
+	Name        string `json:"name"`
 	Cause       string `json:"cause"`
 	Why         string `json:"why"`
 	Runs        []run  `json:"runs"`

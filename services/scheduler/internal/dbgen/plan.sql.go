@@ -76,7 +76,7 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 }
 
 const lockUnplanned = `-- name: LockUnplanned :many
-SELECT c.id::integer AS id, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
+SELECT c.id::integer AS id, c.schedule_cron, c.run_at_once::boolean AS run_at_once, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
@@ -92,6 +92,7 @@ type LockUnplannedParams struct {
 type LockUnplannedRow struct {
 	ID              int32
 	ScheduleCron    *string
+	RunAtOnce       bool
 	TimeZone        string
 	DstGap          *string
 	DstOverlap      *string
@@ -125,6 +126,7 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 		if err := rows.Scan(
 			&i.ID,
 			&i.ScheduleCron,
+			&i.RunAtOnce,
 			&i.TimeZone,
 			&i.DstGap,
 			&i.DstOverlap,

@@ -1,0 +1,224 @@
+package page
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+type token struct {
+	ID         int32      `json:"id"`
+	Token      string     `json:"token"`
+	UserID     int32      `json:"user_id"`
+	Name       string     `json:"name"`
+	Role       string     `json:"role"`
+	RoleNow    *string    `json:"role_now"`
+	Scopes     []string   `json:"scopes"`
+	CreatedAt  time.Time  `json:"created_at"`
+	CreatedBy  string     `json:"created_by"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	RevokedAt  *time.Time `json:"revoked_at"`
+	LastUsedAt *time.Time `json:"last_used_at"`
+
+	Made, Ends, Used *moment `json:"-"`
+	State            state   `json:"-"`
+	// IsOwn says that the page is shown by it.
+	IsOwn bool `json:"-"`
+}
+
+type limit struct {
+	UserID             int32  `json:"user_id"`
+	MaxConnectors      *int32 `json:"max_connectors"`
+	MaxConcurrentSyncs *int32 `json:"max_concurrent_syncs"`
+	MaxDocuments       *int64 `json:"max_documents"`
+	MaxBytes           *int64 `json:"max_bytes"`
+}
+
+// Cells are what an owner may have, in the order of the table.
+func (l limit) Cells() []string {
+	most := func(n *int64) string {
+		switch {
+		case n == nil:
+			return "not said"
+		case *n == 0:
+			return "no bound"
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	wide := func(n *int32) *int64 {
+		if n == nil {
+			return nil
+		}
+		number := int64(*n)
+		return &number
+	}
+	return []string{most(wide(l.MaxConnectors)), most(wide(l.MaxConcurrentSyncs)), most(l.MaxDocuments), most(l.MaxBytes)}
+}
+
+type administrationView struct {
+	common
+	Tokens      []token
+	Next, First string
+	Made        *token
+	Again       bool
+	Roles       []string
+	Scopes      []string
+	Once        string
+	Types       []connectorType
+	Limits      []limit
+	MoreLimits  bool
+	Back        string
+}
+
+// LimitNames are what limits are of.
+func (administrationView) LimitNames() []string {
+	return []string{"Sources", "Syncs at once", "Documents", "Bytes"}
+}
+
+var roles = []string{"user", "admin", "superadmin"}
+
+// administration are tokens, types and limits.
+func (p *pages) administration(q *request) error { return q.showAdministration(nil, false) }
+
+func (q *request) showAdministration(made *token, again bool) error {
+	var tokens struct {
+		Tokens []token `json:"tokens"`
+		Next   *string `json:"next_page_token"`
+	}
+	asked := url.Values{"page_size": {"50"}}
+	if place := q.URL.Query().Get("page"); place != "" {
+		asked.Set("page_token", place)
+	}
+	if err := q.get("/tokens", asked, &tokens); err != nil {
+		return err
+	}
+	var limits struct {
+		Limits []limit `json:"limits"`
+		Next   *string `json:"next_page_token"`
+	}
+	if err := q.get("/limits", url.Values{"page_size": {"100"}}, &limits); err != nil {
+		return err
+	}
+	types, err := q.types()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for i := range tokens.Tokens {
+		t := &tokens.Tokens[i]
+		t.Made, t.Ends, t.Used, t.IsOwn = q.zone.in(&t.CreatedAt, "UTC", now), q.zone.in(t.ExpiresAt, "UTC", now), q.zone.in(t.LastUsedAt, "UTC", now), t.ID == q.who.TokenID
+		switch {
+		case t.RevokedAt != nil:
+			t.State = state{"disabled", "Revoked"}
+		case t.ExpiresAt != nil && !t.ExpiresAt.After(now):
+			t.State = state{"missed", "Ended"}
+		case t.RoleNow == nil:
+			t.State = state{"error", "Does not count"}
+		default:
+			t.State = state{"active", "Counts"}
+		}
+	}
+	view := administrationView{common: q.common("Administration", "administration"), Tokens: tokens.Tokens, Made: made, Again: again, Once: rand.Text(), Types: types, Limits: limits.Limits,
+		MoreLimits: limits.Next != nil, Back: q.with("", "")}
+	if tokens.Next != nil {
+		view.Next = q.with("page", *tokens.Next)
+	}
+	if asked.Get("page_token") != "" {
+		view.First = q.with("page", "")
+	}
+	view.Roles = roles[:max(1, slices.Index(roles, q.who.Role)+1)]
+	for scope, has := range map[string]bool{"read": true, "operate": q.who.Operates, "write": q.who.Writes, "admin": q.who.Administers} {
+		if has {
+			view.Scopes = append(view.Scopes, scope)
+		}
+	}
+	slices.SortFunc(view.Scopes, func(a, b string) int { return slices.Index(scopes, a) - slices.Index(scopes, b) })
+	q.render(http.StatusOK, "administration.html", view)
+	return nil
+}
+
+var scopes = []string{"read", "operate", "write", "admin"}
+
+// createToken makes a token, and shows it this once: a form that is sent again makes no second one.
+func (p *pages) createToken(q *request) error {
+	if err := q.ParseForm(); err != nil {
+		return problem.Invalid("form", "cannot be read")
+	}
+	body := map[string]any{"name": q.PostForm.Get("name"), "role": q.PostForm.Get("role"), "scopes": append([]string{}, q.PostForm["scopes"]...)}
+	if user := q.PostForm.Get("user_id"); user != "" {
+		number, err := numberOf(user)
+		if err != nil {
+			return problem.Invalid("user_id", "must be the number of a user")
+		}
+		body["user_id"] = number
+	}
+	if days := q.PostForm.Get("days"); days != "" {
+		n, err := strconv.Atoi(days)
+		if err != nil || n < 1 || n > 3650 {
+			return problem.Invalid("days", "must be 1 to 3650")
+		}
+		// The end of a day, so that the same form sent again asks for the same.
+		body["expires_at"] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, n+1).Format(time.RFC3339)
+	}
+	made := &token{}
+	if _, err := q.service.Ask(q.Context(), Operation{Method: http.MethodPost, Path: "/tokens", Body: body, Key: q.PostForm.Get("once")}, made); err != nil {
+		return err
+	}
+	return q.showAdministration(made, made.Token == "")
+}
+
+// revokeToken ends a token.
+func (p *pages) revokeToken(q *request) error {
+	id, err := numberOf(q.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := q.ask(http.MethodPost, fmt.Sprintf("/tokens/%d/revoke", id), nil, nil, nil); err != nil {
+		return err
+	}
+	q.back("/administration", "revoke")
+	return nil
+}
+
+type auditView struct {
+	common
+	Entries     []entry
+	ConnectorID string
+	Next, First string
+}
+
+// audit is what people did, everywhere or to one source.
+func (p *pages) audit(q *request) error {
+	asked := url.Values{"page_size": {"50"}}
+	for name, parameter := range map[string]string{"connector_id": "connector_id", "page": "page_token"} {
+		if value := q.URL.Query().Get(name); value != "" {
+			asked.Set(parameter, value)
+		}
+	}
+	var found struct {
+		Entries []entry `json:"entries"`
+		Next    *string `json:"next_page_token"`
+	}
+	if err := q.get("/audit", asked, &found); err != nil {
+		return err
+	}
+	view := auditView{common: q.common("Audit", "administration"), Entries: found.Entries, ConnectorID: asked.Get("connector_id")}
+	now := time.Now()
+	for i := range view.Entries {
+		view.Entries[i].Moment = q.zone.in(&view.Entries[i].At, "UTC", now)
+	}
+	if found.Next != nil {
+		view.Next = q.with("page", *found.Next)
+	}
+	if asked.Get("page_token") != "" {
+		view.First = q.with("page", "")
+	}
+	q.render(http.StatusOK, "audit.html", view)
+	return nil
+}

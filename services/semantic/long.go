@@ -1,0 +1,77 @@
+package semantic
+
+import (
+	"context"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// longBytes is from how many bytes on a message is long: to store one takes as long as to store many small documents.
+	longBytes = 64 << 10
+	// longRoom is how many bytes of long messages a process holds that its workers have handed over. A worker that has more waits.
+	longRoom = 16 << 20
+)
+
+// longMessages are handled beside the workers' batches, so that a small document does not wait behind the long ones that were sent
+// before it. As many batches of them are at work as there are workers.
+type longMessages struct {
+	places *semaphore.Weighted
+	room   *semaphore.Weighted // in bytes
+	work   sync.WaitGroup
+}
+
+func newLongMessages(workers int) *longMessages {
+	return &longMessages{places: semaphore.NewWeighted(int64(workers)), room: semaphore.NewWeighted(longRoom)}
+}
+
+// handleApart handles the small messages of a batch, and hands its long ones over. It waits until there is room for these.
+func (s *Semantic) handleApart(ctx context.Context, batch []jetstream.Msg) {
+	small, long, size := splitLong(batch)
+	if len(long) == 0 {
+		s.handle(ctx, small)
+		return
+	}
+	stop := keepAlive(ctx, long) // from now on: to handle the small ones may take long
+	if len(small) > 0 {
+		s.handle(ctx, small)
+	}
+	size = min(size, longRoom)
+	if s.long.room.Acquire(ctx, size) != nil {
+		stop()
+		nakAll(long)
+		return
+	}
+	s.long.work.Go(func() {
+		defer s.long.room.Release(size)
+		defer stop()
+		if s.long.places.Acquire(ctx, 1) != nil {
+			nakAll(long)
+			return
+		}
+		defer s.long.places.Release(1)
+		stop() // handle does it itself
+		s.handle(ctx, long)
+	})
+}
+
+// splitLong separates the long messages of a batch, and says how many bytes these have.
+func splitLong(batch []jetstream.Msg) (small, long []jetstream.Msg, size int64) {
+	for _, msg := range batch {
+		if n := len(msg.Data()); n >= longBytes {
+			long, size = append(long, msg), size+int64(n)
+		} else {
+			small = append(small, msg)
+		}
+	}
+	return small, long, size
+}
+
+// nakAll hands messages back that nobody has begun with: another process may take them at once.
+func nakAll(batch []jetstream.Msg) {
+	for _, msg := range batch {
+		_ = msg.Nak()
+	}
+}
