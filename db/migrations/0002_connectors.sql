@@ -186,8 +186,6 @@ CREATE TABLE connectors (
 CREATE INDEX connectors_due ON connectors (type, due_at) WHERE due_at IS NOT NULL;
 -- lock_by_owner: who has something due of a capped type, and the longest due of each.
 CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, due_at) WHERE due_at IS NOT NULL;
--- release_waiting: who waits for a key, by owner. No connector that waits for none is in it.
-CREATE INDEX connectors_waiting_for_key ON connectors (waits_for_key, user_id, next_sync_at) WHERE waits_for_key IS NOT NULL;
 -- DueConditions, Asking: whose condition is to be asked, the longest due first; and whether a condition may be removed.
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
@@ -307,6 +305,16 @@ CREATE TRIGGER connectors_calendar_changed AFTER UPDATE OF calendar ON connector
 CREATE TRIGGER connectors_calendar_gone AFTER DELETE ON connectors
     FOR EACH ROW WHEN (OLD.calendar IS NOT NULL) EXECUTE FUNCTION connectors_note_calendar();
 
+-- Who waits for a concurrency key (waits_for_key), and since when it is due. A table of its own, as calendar_users is.
+CREATE TABLE key_waiters (
+    connector_id integer PRIMARY KEY,
+    key          text NOT NULL,
+    user_id      integer NOT NULL,
+    due_at       timestamptz NOT NULL
+);
+-- release_key: the longest due of the next owner.
+CREATE INDEX key_waiters_turn ON key_waiters (key, user_id, due_at);
+
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
 CREATE TABLE deleted_connectors (
@@ -340,6 +348,7 @@ DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
 DROP TABLE connectors;
 DROP TABLE calendar_users;
+DROP TABLE key_waiters;
 DROP FUNCTION connectors_note_calendar();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();

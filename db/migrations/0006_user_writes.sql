@@ -107,7 +107,8 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_kind_stays',
                 HINT = 'What a source has stored would never be removed by a job. Delete the connector and add another.';
     END IF;
-    IF changed OR NEW.concurrency_keys IS DISTINCT FROM OLD.concurrency_keys THEN
+    IF OLD.waits_for_key IS NOT NULL AND (changed OR NEW.concurrency_keys IS DISTINCT FROM OLD.concurrency_keys) THEN
+        DELETE FROM key_waiters WHERE connector_id = OLD.id;
         NEW.waits_for_key := NULL;   -- its claim looks at its keys anew
     END IF;
     IF NEW.condition IS DISTINCT FROM OLD.condition THEN
@@ -253,6 +254,9 @@ BEGIN
     END IF;
     INSERT INTO deleted_connectors (id, config_version) VALUES (OLD.id, OLD.config_version) ON CONFLICT DO NOTHING;
     DELETE FROM imported_connectors WHERE connector_id = OLD.id;
+    IF OLD.waits_for_key IS NOT NULL THEN
+        DELETE FROM key_waiters WHERE connector_id = OLD.id;
+    END IF;
     RETURN OLD;
 END $$;
 -- +goose StatementEnd

@@ -139,8 +139,10 @@ BEGIN
         RETURN NEXT;
     END LOOP;
     -- Each by its key, see put.
-    UPDATE connectors c SET waits_for_key = w.key
-    FROM unnest(waiting, full_of) w(id, key), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = w.id OFFSET 0) at WHERE c.ctid = at.ctid;
+    WITH parked AS (UPDATE connectors c SET waits_for_key = w.key
+        FROM unnest(waiting, full_of) w(id, key), LATERAL (SELECT l.ctid, l.due_at FROM connectors l WHERE l.id = w.id OFFSET 0) at
+        WHERE c.ctid = at.ctid RETURNING c.id, c.user_id, w.key, at.due_at)
+    INSERT INTO key_waiters (connector_id, key, user_id, due_at) SELECT p.id, p.key, p.user_id, p.due_at FROM parked p;
     FOR k IN SELECT DISTINCT u.key FROM unnest(full_of) u(key) ORDER BY 1 LOOP
         PERFORM moves.note_waiting_key(k.key);
     END LOOP;
@@ -205,10 +207,12 @@ BEGIN
             AND (bound.user_ids IS NULL OR p.user_id = ANY (bound.user_ids)) LIMIT bound.most) held;
     END IF;
     WHILE released < least(free, batch) LOOP
-        SELECT c.id, c.user_id INTO next FROM connectors c WHERE c.waits_for_key = w.key AND c.user_id > w.served
-        ORDER BY c.waits_for_key, c.user_id, c.next_sync_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED;
+        SELECT k.connector_id AS id, k.user_id INTO next FROM key_waiters k,
+            LATERAL (SELECT c.id FROM connectors c WHERE c.id = k.connector_id FOR NO KEY UPDATE SKIP LOCKED) locked
+        WHERE k.key = w.key AND k.user_id > w.served ORDER BY k.key, k.user_id, k.due_at LIMIT 1;
         IF FOUND THEN
             UPDATE connectors c SET waits_for_key = NULL WHERE c.id = next.id;
+            DELETE FROM key_waiters k WHERE k.connector_id = next.id;
             released := released + 1;
             w.served := next.user_id;
         ELSIF w.served = 0 THEN
@@ -217,10 +221,10 @@ BEGIN
             w.served := 0;
         END IF;
     END LOOP;
-    IF NOT EXISTS (SELECT FROM connectors c WHERE c.waits_for_key = w.key)
+    IF NOT EXISTS (SELECT FROM key_waiters o WHERE o.key = w.key)
             AND pg_try_advisory_xact_lock(hashtext('echomind.key'), hashtext(w.key)) THEN
         DELETE FROM waiting_keys k WHERE k.ctid = (SELECT o.ctid FROM waiting_keys o WHERE o.key = w.key FOR UPDATE SKIP LOCKED)
-            AND NOT EXISTS (SELECT FROM connectors c WHERE c.waits_for_key = w.key);
+            AND NOT EXISTS (SELECT FROM key_waiters n WHERE n.key = w.key);
     ELSE
         UPDATE waiting_keys k SET waits = (released < batch), served = w.served
         WHERE k.ctid = (SELECT o.ctid FROM waiting_keys o WHERE o.key = w.key FOR NO KEY UPDATE SKIP LOCKED)

@@ -74,7 +74,7 @@ GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, in
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
 GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, waiting_keys, workers TO echomind_scheduler;
-GRANT SELECT ON concurrency_limits, key_places, waiting_keys TO echomind_console;
+GRANT SELECT ON concurrency_limits, key_places, key_waiters, waiting_keys TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON concurrency_limits TO echomind_administrator;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.

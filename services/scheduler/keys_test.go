@@ -126,6 +126,7 @@ func TestALimitBindsFromWhenItIsThereAndCancelsNothing(t *testing.T) {
 	want(s, 7, inFlightOfKey, "k")
 	want(s, 0, `SELECT count(*) FROM connectors WHERE waits_for_key IS NOT NULL`)
 	want(s, 0, `SELECT count(*) FROM waiting_keys`)
+	want(s, 0, `SELECT count(*) FROM key_waiters`)
 }
 
 func TestAKeyOfSomeOwnersIsNobodyElses(t *testing.T) {
@@ -158,9 +159,27 @@ func TestAChangeOfKeysIsLookedAtAtOnce(t *testing.T) {
 	scheduler := s.scheduler()
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 0, inFlightAll)
+	want(s, 1, `SELECT count(*) FROM key_waiters`)
 	s.exec(`UPDATE connectors SET concurrency_keys = NULL`)
+	want(s, 0, `SELECT count(*) FROM key_waiters`)
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 1, inFlightAll)
+}
+
+func TestWhoIsDeletedWaitsForNoKey(t *testing.T) {
+	s := setStage(t)
+	s.limitKey("k", 0)
+	s.keyed(1, 2, "k")
+	scheduler := s.scheduler()
+	s.do(scheduler.Tick(t.Context()))
+	want(s, 2, `SELECT count(*) FROM key_waiters`)
+	s.exec(`DELETE FROM connectors WHERE id = (SELECT min(id) FROM connectors)`)
+	want(s, 1, `SELECT count(*) FROM key_waiters`)
+	s.limitKey("k", 2)
+	s.do(scheduler.Tick(t.Context()))
+	want(s, 1, inFlightOfKey, "k")
+	s.do(scheduler.Tick(t.Context()))
+	want(s, 0, `SELECT count(*) FROM waiting_keys`)
 }
 
 // Claimers hold their transactions open while others claim, some roll back, and verdicts come in between: no key ever has more committed

@@ -1,7 +1,7 @@
 -- name: ListLimits :many
 -- Limits of concurrency keys, with how many runs have places, and how many connectors wait: not counted beyond 10,000.
 SELECT l.*, (SELECT count(*) FROM key_places p WHERE p.key = l.key AND (l.user_ids IS NULL OR p.user_id = ANY (l.user_ids))) AS held,
-    (SELECT count(*) FROM (SELECT FROM connectors c WHERE c.waits_for_key = l.key LIMIT 10000) w) AS waiting
+    (SELECT count(*) FROM (SELECT FROM key_waiters w WHERE w.key = l.key LIMIT 10000) n) AS waiting
 FROM concurrency_limits l ORDER BY l.key LIMIT @page::integer;
 
 -- name: SetLimit :one

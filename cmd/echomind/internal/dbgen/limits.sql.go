@@ -12,7 +12,7 @@ import (
 
 const listLimits = `-- name: ListLimits :many
 SELECT l.key, l.most, l.user_ids, l.created_at, l.created_by, l.updated_at, l.updated_by, (SELECT count(*) FROM key_places p WHERE p.key = l.key AND (l.user_ids IS NULL OR p.user_id = ANY (l.user_ids))) AS held,
-    (SELECT count(*) FROM (SELECT FROM connectors c WHERE c.waits_for_key = l.key LIMIT 10000) w) AS waiting
+    (SELECT count(*) FROM (SELECT FROM key_waiters w WHERE w.key = l.key LIMIT 10000) n) AS waiting
 FROM concurrency_limits l ORDER BY l.key LIMIT $1::integer
 `
 
