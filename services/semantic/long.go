@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/echomind/sync/contract/topology"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 	longRoom = 16 << 20
 )
 
-// longMessages are handled beside the workers' batches, so that a small document does not wait behind the long ones that were sent
+// longMessages are handled beside the workers' batches, so that a small document does not wait behind the long ones that others sent
 // before it. As many batches of them are at work as there are workers.
 type longMessages struct {
 	places *semaphore.Weighted
@@ -27,7 +29,7 @@ func newLongMessages(workers int) *longMessages {
 	return &longMessages{places: semaphore.NewWeighted(int64(workers)), room: semaphore.NewWeighted(longRoom)}
 }
 
-// handleApart handles the small messages of a batch, and hands its long ones over. It waits until there is room for these.
+// handleApart handles the messages of a batch whose tries have no long ones in it, and hands the others over. It waits until there is room for these.
 func (s *Semantic) handleApart(ctx context.Context, batch []jetstream.Msg) {
 	small, long, size := splitLong(batch)
 	if len(long) == 0 {
@@ -57,11 +59,18 @@ func (s *Semantic) handleApart(ctx context.Context, batch []jetstream.Msg) {
 	})
 }
 
-// splitLong separates the long messages of a batch, and says how many bytes these have.
+// splitLong separates the messages of tries that have a long one in the batch, and says how many bytes these have. The messages of one try
+// stay together: a touch must not overtake the content that it keeps, see splitBeforeTouches.
 func splitLong(batch []jetstream.Msg) (small, long []jetstream.Msg, size int64) {
+	isLong := map[string]bool{}
 	for _, msg := range batch {
-		if n := len(msg.Data()); n >= longBytes {
-			long, size = append(long, msg), size+int64(n)
+		if len(msg.Data()) >= longBytes {
+			isLong[msg.Headers().Get(topology.HeaderTry)] = true
+		}
+	}
+	for _, msg := range batch {
+		if isLong[msg.Headers().Get(topology.HeaderTry)] {
+			long, size = append(long, msg), size+int64(len(msg.Data()))
 		} else {
 			small = append(small, msg)
 		}

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/contract/topology"
 )
 
 // longDoc is a document whose message is long, and whose text begins with a word.
@@ -108,23 +110,37 @@ func TestWhatHasNoRoomAtAStopIsHandedBack(t *testing.T) {
 	f.becomes(c, "completed")
 }
 
-func TestMessagesAreLongByTheirBytes(t *testing.T) {
-	var batch []jetstream.Msg
-	for _, n := range []int{1, longBytes - 1, longBytes, 3 * longBytes} {
-		batch = append(batch, sized(n))
-	}
-	small, long, size := splitLong(batch)
-	require.Equal(t, batch[:2], small)
-	require.Equal(t, batch[2:], long)
-	require.EqualValues(t, 4*longBytes, size)
+func TestWhatKeepsTheContentOfALongDocumentDoesNotOvertakeIt(t *testing.T) {
+	f := newFlow(t)
+	f.config.Workers = 1
+	c := f.syncing()
+	put := c.longDoc(1, "long")
+	id, hash := put.GetPart().SourceId, put.GetPart().ContentHash
+	f.publishes(put, c.doc(2, id, "", touched(hash, "renamed")), c.completed(2))
+	f.runs()
+	f.becomes(c, "completed")
+	require.Equal(t, "stored renamed 2", one[string](f.fixture, `SELECT status || ' ' || version_token || ' ' || chunk_count FROM documents WHERE source_id = $1`, id))
 }
 
-// sizedMsg is a message of which the bytes alone are known.
+func TestMessagesAreLongByTheirBytesAndTakeThoseOfTheirTryAlong(t *testing.T) {
+	batch := []jetstream.Msg{
+		sized("a", 1), sized("b", longBytes-1), sized("c", longBytes), sized("a", 2), sized("d", 3*longBytes), sized("c", 3),
+	}
+	small, long, size := splitLong(batch)
+	require.Equal(t, []jetstream.Msg{batch[0], batch[1], batch[3]}, small)
+	require.Equal(t, []jetstream.Msg{batch[2], batch[4], batch[5]}, long)
+	require.EqualValues(t, 4*longBytes+3, size)
+}
+
+// sizedMsg is a message of which the try and the bytes alone are known.
 type sizedMsg struct {
 	jetstream.Msg
+	try  string
 	data []byte
 }
 
-func sized(n int) jetstream.Msg { return sizedMsg{data: make([]byte, n)} }
+func sized(try string, n int) jetstream.Msg { return sizedMsg{try: try, data: make([]byte, n)} }
 
 func (m sizedMsg) Data() []byte { return m.data }
+
+func (m sizedMsg) Headers() nats.Header { return nats.Header{topology.HeaderTry: {m.try}} }
