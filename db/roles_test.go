@@ -235,7 +235,7 @@ func (b *base) cell(role, table string, columns []string) string {
 		}
 		var may, writable []string
 		for _, column := range columns {
-			if (column == "at_fault" || column == "asks_condition" || column == "due_at" || column == "fresh_until") && right.letter != "r" {
+			if (column == "at_fault" || column == "asks_condition" || column == "due_at") && right.letter != "r" {
 				continue // generated
 			}
 			writable = append(writable, column)

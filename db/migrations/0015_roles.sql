@@ -60,10 +60,10 @@ ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions
 REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
-REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar() FROM PUBLIC;
+REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar(), connectors_note_freshness() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
-GRANT SELECT ON calendar_users TO echomind_console;
+GRANT SELECT ON calendar_users, connector_freshness TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
@@ -72,7 +72,7 @@ GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, in
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
-GRANT SELECT ON connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
+GRANT SELECT ON connector_freshness, connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
@@ -172,12 +172,12 @@ GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, sc
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, fresh_until, at_fault) ON connectors TO echomind_reader;
+    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
     config_version, waits_until, wait_message, resources, progress_done, progress_total) ON scheduler_runs TO echomind_reader;
-GRANT SELECT ON connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
+GRANT SELECT ON connector_freshness, connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
     time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,

@@ -121,12 +121,16 @@ func TestMetricsCountTheBacklogByTypeAndForgetIt(t *testing.T) {
 	if age := m.value("scheduler_longest_put_off_seconds"); age < 7200 || age > 7200+60 {
 		t.Errorf("the one that is put off longest has been for %v s", age)
 	}
+	s.force(`UPDATE connectors SET created_at = clock_timestamp() - interval '61 minutes'`)
 	s.exec(`UPDATE connectors SET fresh_within_minutes = 60`)
 	s.force(`UPDATE connectors SET last_sync_at = clock_timestamp() - n * interval '59 minutes' FROM generate_series(1, 2) n
 		WHERE id = (SELECT id FROM connectors ORDER BY id OFFSET n - 1 LIMIT 1)`)
-	s.force(`UPDATE connectors SET created_at = clock_timestamp() - interval '61 minutes'`)
 	s.do(m.measureBacklog(t.Context()))
 	m.values(map[string]float64{"scheduler_late_connectors": 3}) // one synced too long ago, two never
+	s.exec(`UPDATE connectors SET fresh_within_minutes = NULL WHERE last_sync_at IS NULL`)
+	s.exec(`DELETE FROM connectors WHERE last_sync_at < clock_timestamp() - interval '1 hour'`)
+	s.do(m.measureBacklog(t.Context()))
+	m.values(map[string]float64{"scheduler_late_connectors": 0})
 	m.forget()
 	if left := m.families("scheduler_connectors"); len(left) > 0 {
 		t.Errorf("a scheduler that leads no more still says %v", left)

@@ -95,7 +95,6 @@ type Connector struct {
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
 	DueAt              *time.Time
-	FreshUntil         *time.Time
 	AtFault            *bool
 }
 

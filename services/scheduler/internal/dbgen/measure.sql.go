@@ -28,7 +28,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(extract(epoch FROM clock.now - min(put_off_since)), 0)::float8 AS age FROM connectors
     WHERE type = t.name AND put_off_since IS NOT NULL) put_off
 CROSS JOIN LATERAL (
-    SELECT count(*) FROM (SELECT FROM connectors WHERE type = t.name AND fresh_until < (SELECT clock_timestamp()) LIMIT 100000) l) late
+    SELECT count(*) FROM (SELECT FROM connector_freshness WHERE type = t.name AND fresh_until < (SELECT clock_timestamp()) LIMIT 100000) l) late
 LEFT JOIN (
     SELECT r.type, count(*) FROM workers w JOIN open_runs r ON r.worker_id = w.id
     WHERE w.expires_at < (SELECT clock_timestamp()) GROUP BY r.type) expired ON expired.type = t.name
