@@ -29,6 +29,7 @@ func TestSealingAnewIsNoChangeOfAConnectorAndAnythingElseStaysOne(t *testing.T) 
 		id := b.in(status)
 		b.exec(`ALTER TABLE connectors DISABLE TRIGGER connectors_user_update`)
 		b.exec(reseal, id, secrets(sealedOld))
+		b.exec(`UPDATE connectors SET fresh_within_minutes = 60, state = '{"cursor": 7}' WHERE id = $1`, id)
 		b.exec(`ALTER TABLE connectors ENABLE TRIGGER connectors_user_update`)
 		const rest = `SELECT (to_jsonb(c) - 'config')::text FROM connectors c WHERE id = $1`
 		before := one[string](b, rest, id)

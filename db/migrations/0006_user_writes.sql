@@ -196,7 +196,7 @@ BEGIN
     END IF;
     -- A cron schedule that has not begun yet still waits for its first slot, whatever its source has become.
     IF triggered OR (changed AND (new.refresh_freq_minutes IS NOT NULL OR (new.schedule_cron IS NOT NULL
-            AND (new.run_at_once OR new.last_sync_at IS NOT NULL OR new.claimed_at IS NOT NULL)))) THEN
+            AND (new.run_at_once OR new.last_sync_at IS NOT NULL OR new.claimed_at IS NOT NULL OR old.status = 'ERROR')))) THEN
         -- What is due already keeps its place; its reason and its slot, too, unless that had its verdict above: the run answers both.
         IF old.due_reason = 'schedule' AND old.slot_at <= moment AND NOT rescheduled THEN
             new.next_sync_at := least(old.next_sync_at, moment);   -- its claim may have been put off

@@ -327,3 +327,16 @@ func TestALoginThatPostgresRefusesIsNoFailureOfAJob(t *testing.T) {
 		})
 	}
 }
+
+func TestAJobWhoseConditionFailedBeforeItsFirstRunIsDueOnceItsConfigurationIsMended(t *testing.T) {
+	s := setStage(t)
+	s.counted(100)
+	s.condition("enough", `SELECT n >= ($1->>'least')::int FROM changes;`)
+	id := s.job(row{"refresh_freq_minutes": nil, "schedule_cron": "* * * * *", "config": `{"least": "x"}`})
+	s.force(`UPDATE connectors SET planned_through = clock_timestamp() - interval '1 minute' WHERE id = $1`, id)
+	s.plan()
+	s.ask(s.scheduler())
+	want(s, "ERROR", `SELECT status FROM connectors WHERE id = $1`, id)
+	s.exec(`UPDATE connectors SET config = '{"least": 5}' WHERE id = $1`, id)
+	want(s, true, `SELECT next_sync_at <= clock_timestamp() FROM connectors WHERE id = $1`, id)
+}

@@ -156,7 +156,7 @@ func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
 	if p.PlannedThrough == nil {
 		p.PlannedThrough = &r.Now
 	}
-	if r.RunAtOnce && r.LastSyncAt == nil && r.DueReason == nil { // else its first run was cancelled
+	if r.RunAtOnce && r.LastSyncAt == nil && r.ClaimedAt == nil && r.DueReason == nil { // else its first run was cancelled
 		p.NextSyncAt, p.DueReason = &r.Now, "new"
 		return p
 	}

@@ -61,6 +61,22 @@ func TestTheFirstSlotOfANewCronConnectorRuns(t *testing.T) {
 	want(s, true, `SELECT trigger = 'schedule' AND slot IS NOT NULL FROM open_runs WHERE connector_id = $1`, id)
 }
 
+func TestRunAtOnceSaysNothingOnceASyncHasBegun(t *testing.T) {
+	s := setStage(t)
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})
+	s.plan()
+	s.do(s.scheduler().Tick(t.Context()))
+	s.exec(`SELECT moves.cancel(run_id) FROM connectors WHERE id = $1`, id)
+	for _, change := range []string{
+		`UPDATE connectors SET time_zone = 'Asia/Tokyo' WHERE id = $1`, `UPDATE connectors SET schedule_cron = '1 3 * * *' WHERE id = $1`,
+		`SELECT moves.enable(id) FROM connectors WHERE id = $1 AND moves.disable(id)`,
+	} {
+		s.exec(change, id)
+		s.plan()
+		want(s, "schedule", `SELECT due_reason FROM connectors WHERE id = $1`, id)
+	}
+}
+
 func TestANewCronConnectorThatIsToRunAtOnceIsDueNow(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "run_at_once": true})

@@ -60,22 +60,29 @@ func (s *Semantic) handleApart(ctx context.Context, batch []jetstream.Msg) {
 }
 
 // splitLong separates the messages of tries that have a long one in the batch, and says how many bytes these have. The messages of one try
-// stay together: a touch must not overtake the content that it keeps, see splitBeforeTouches.
+// stay together: a touch must not overtake the content that it keeps, see splitBeforeTouches. One that was delivered before stays with its
+// worker, whatever its length: while it is handled alone, that worker begins with nothing else that may end the process.
 func splitLong(batch []jetstream.Msg) (small, long []jetstream.Msg, size int64) {
 	isLong := map[string]bool{}
 	for _, msg := range batch {
-		if len(msg.Data()) >= longBytes {
+		if len(msg.Data()) >= longBytes && isFresh(msg) {
 			isLong[msg.Headers().Get(topology.HeaderTry)] = true
 		}
 	}
 	for _, msg := range batch {
-		if isLong[msg.Headers().Get(topology.HeaderTry)] {
+		if isLong[msg.Headers().Get(topology.HeaderTry)] && isFresh(msg) {
 			long, size = append(long, msg), size+int64(len(msg.Data()))
 		} else {
 			small = append(small, msg)
 		}
 	}
 	return small, long, size
+}
+
+// isFresh says whether a message is delivered for the first time.
+func isFresh(msg jetstream.Msg) bool {
+	meta, err := msg.Metadata()
+	return err != nil || meta.NumDelivered == 1
 }
 
 // nakAll hands messages back that nobody has begun with: another process may take them at once.

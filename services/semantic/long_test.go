@@ -125,22 +125,35 @@ func TestWhatKeepsTheContentOfALongDocumentDoesNotOvertakeIt(t *testing.T) {
 func TestMessagesAreLongByTheirBytesAndTakeThoseOfTheirTryAlong(t *testing.T) {
 	batch := []jetstream.Msg{
 		sized("a", 1), sized("b", longBytes-1), sized("c", longBytes), sized("a", 2), sized("d", 3*longBytes), sized("c", 3),
+		again(sized("e", longBytes)), again(sized("c", longBytes)),
 	}
 	small, long, size := splitLong(batch)
-	require.Equal(t, []jetstream.Msg{batch[0], batch[1], batch[3]}, small)
+	require.Equal(t, []jetstream.Msg{batch[0], batch[1], batch[3], batch[6], batch[7]}, small, "what was delivered before stays with its worker")
 	require.Equal(t, []jetstream.Msg{batch[2], batch[4], batch[5]}, long)
 	require.EqualValues(t, 4*longBytes+3, size)
 }
 
-// sizedMsg is a message of which the try and the bytes alone are known.
+// sizedMsg is a message of which the try, the bytes and the deliveries alone are known.
 type sizedMsg struct {
 	jetstream.Msg
-	try  string
-	data []byte
+	try       string
+	data      []byte
+	delivered uint64
 }
 
-func sized(try string, n int) jetstream.Msg { return sizedMsg{try: try, data: make([]byte, n)} }
+func sized(try string, n int) sizedMsg {
+	return sizedMsg{try: try, data: make([]byte, n), delivered: 1}
+}
+
+func again(m sizedMsg) sizedMsg {
+	m.delivered++
+	return m
+}
 
 func (m sizedMsg) Data() []byte { return m.data }
 
 func (m sizedMsg) Headers() nats.Header { return nats.Header{topology.HeaderTry: {m.try}} }
+
+func (m sizedMsg) Metadata() (*jetstream.MsgMetadata, error) {
+	return &jetstream.MsgMetadata{NumDelivered: m.delivered}, nil
+}

@@ -244,9 +244,7 @@ func (c *crawler) follow(links []string, level int) {
 			continue
 		}
 		if level+1 >= len(c.frontier.levels) {
-			if c.mayLeave(link) && c.allowed(link) {
-				c.leave(link, tooDeep)
-			}
+			c.leaveTooDeep(link)
 			continue
 		}
 		c.frontier.offer(link, level+1, func(link string) bool {

@@ -52,6 +52,8 @@ type crawler struct {
 
 	// left are the pages that are counted as left out.
 	left urls
+	// refused are links of the last level that may not be requested: a page that repeats them asks robots.txt once.
+	refused urls
 
 	result Result
 }
@@ -91,7 +93,7 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
 		docs:        urls{}, textless: urls{}, old: urls{}, redirecting: urls{}, undecided: urls{}, deleted: urls{}, appliedURLs: urls{},
 		waiting: map[uint64][]string{}, waitsFor: map[uint64]uint64{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
-		left: urls{},
+		left: urls{}, refused: urls{},
 	}
 }
 

@@ -45,6 +45,19 @@ func (c *crawler) leave(link string, why cause) {
 	c.opt.Logger.Debug("a page is left out", "url", secret.URL(link), "because", why.String())
 }
 
+// leaveTooDeep counts a link of the last level, if it might be requested. robots.txt is asked for each link once, and for so many.
+func (c *crawler) leaveTooDeep(link string) {
+	switch {
+	case !c.mayLeave(link) || c.refused.has(link):
+	case len(c.refused) >= maxLeftOut:
+		c.result.LeftOut.more = true
+	case c.allowed(link):
+		c.leave(link, tooDeep)
+	default:
+		c.refused.add(link)
+	}
+}
+
 // mayLeave says whether a link is not counted as left out yet, and may be.
 func (c *crawler) mayLeave(link string) bool {
 	if c.left.has(link) {
