@@ -188,7 +188,7 @@ func TestTriggeringADisabledConnectorIsRefused(t *testing.T) {
 	b.holds(id, `c.due_reason = 'manual' AND c.next_sync_at <= clock_timestamp()`)
 }
 
-// A user's, who has disabled one and does not commit.
+// A user has disabled a connector and does not commit.
 func TestAVerdictWakesTheSchedulerWhoeverHoldsTheFlagOfItsType(t *testing.T) {
 	b := newBase(t)
 	first, second, third := b.in("SYNCING"), b.in("SYNCING"), b.in("SYNCING")

@@ -21,9 +21,12 @@ const (
 
 // nonsense is, for each named constraint, a statement that it refuses after others have prepared the ground.
 var nonsense = map[string]struct{ before, sql string }{
-	"connector_types_name_form":     {"", `INSERT INTO connector_types (name) VALUES ('Web-2')`},
-	"connector_types_refresh_range": {"", `INSERT INTO connector_types (name, default_refresh_minutes) VALUES ('a', -1)`},
-	"connector_types_cap_range":     {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
+	"connector_types_name_is_the_systems": {"", `INSERT INTO connector_types (name, kind) VALUES ('lease_sweep', 'job')`},
+	"connector_types_name_form":           {"", `INSERT INTO connector_types (name) VALUES ('Web-2')`},
+	"connector_types_refresh_range":       {"", `INSERT INTO connector_types (name, default_refresh_minutes) VALUES ('a', -1)`},
+	"connector_types_system_is_job":       {"", `INSERT INTO connector_types (name, system, max_concurrent_syncs) VALUES ('a', true, 0)`},
+	"connector_types_system_has_no_cap":   {"", `INSERT INTO connector_types (name, kind, system) VALUES ('a', 'job', true)`},
+	"connector_types_cap_range":           {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
 	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},
 	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
@@ -38,7 +41,9 @@ var nonsense = map[string]struct{ before, sql string }{
 	"imported_connectors_variant_length": {"", imported + `'crontab', 'here', 'a', repeat('x', 601))`},
 	"imported_connectors_known_once":     {imported + `'crontab', 'here', 'a', '')`, strings.Replace(imported, "(1,", "(2,", 1) + `'crontab', 'here', 'a', '')`},
 
-	"waiting_types_name_fkey": {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
+	"waiting_types_name_fkey":    {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
+	"refresh_defaults_range":     {"", `UPDATE refresh_defaults SET minutes = -1`},
+	"refresh_defaults_type_fkey": {"", `INSERT INTO refresh_defaults VALUES ('ftp', 1)`},
 
 	"conditions_name_form":       {"", `INSERT INTO conditions (name, query) VALUES ('Never', 'SELECT false')`},
 	"conditions_query_length":    {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},
@@ -51,15 +56,17 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connectors_calendar_known":  {"", `INSERT INTO connectors (name, type, user_id, calendar) VALUES ('a', 'web', 1, 'none')`},
 	"connectors_condition_known": {`INSERT INTO connector_types (name, kind) VALUES ('odd', 'job')`, `INSERT INTO connectors (name, type, user_id, condition) VALUES ('a', 'odd', 1, 'none')`},
 
-	"connectors_name_form":          {connector, `UPDATE connectors SET name = ''`},
-	"connectors_type_known":         {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
-	"connectors_id_positive":        {"", `INSERT INTO connectors (id, name, type, user_id) VALUES (0, 'docs', 'web', 1)`},
-	"connectors_user_id_positive":   {connector, `UPDATE connectors SET user_id = 0`},
-	"connectors_scope_known":        {connector, `UPDATE connectors SET scope = 'world'`},
-	"connectors_scope_id_form":      {connector, `UPDATE connectors SET scope_id = 'a b'`},
-	"connectors_group_has_scope_id": {connector, `UPDATE connectors SET scope = 'group'`},
-	"connectors_config_object":      {connector, `UPDATE connectors SET config = '[]'`},
-	"connectors_config_size":        {connector, `UPDATE connectors SET config = jsonb_build_object('a', repeat('x', 65536))`},
+	"connectors_name_form":              {connector, `UPDATE connectors SET name = ''`},
+	"connectors_type_known":             {"", `INSERT INTO connectors (name, type, user_id) VALUES ('docs', 'ftp', 1)`},
+	"connectors_id_positive":            {"", `INSERT INTO connectors (id, name, type, user_id) VALUES (0, 'docs', 'web', 1)`},
+	"connectors_user_id_positive":       {connector, `UPDATE connectors SET user_id = 0`},
+	"connectors_scope_known":            {connector, `UPDATE connectors SET scope = 'world'`},
+	"connectors_scope_id_form":          {connector, `UPDATE connectors SET scope_id = 'a b'`},
+	"connectors_owner":                  {connector, `UPDATE connectors SET user_id = NULL`},
+	"connectors_system_has_no_scope_id": {"", `SELECT moves.add_system_job('a', 'a', 60); UPDATE connectors SET scope_id = 'g' WHERE scope = 'system'`},
+	"connectors_group_has_scope_id":     {connector, `UPDATE connectors SET scope = 'group'`},
+	"connectors_config_object":          {connector, `UPDATE connectors SET config = '[]'`},
+	"connectors_config_size":            {connector, `UPDATE connectors SET config = jsonb_build_object('a', repeat('x', 65536))`},
 	"connectors_config_depth": {connector, `UPDATE connectors SET config =
 		jsonb_build_object('a', (repeat('[', 31) || repeat(']', 31))::jsonb)`},
 	"connectors_listing_object":      {asMover, `UPDATE connectors SET listing = '1'`},

@@ -39,7 +39,7 @@ var mayReadMore = []struct {
 	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 80},
 	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 80},
 	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 80},
-	{"-- The types of which something is due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
+	{"-- The types that have something due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
 	{"-- Whether a type has something due", "as above", 150},
 	{"SELECT * FROM moves.acquire_lock(", "as above", 80},
 	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
@@ -273,7 +273,7 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 			q[name] = sql
 		}
 	}
-	// Statistics of a quiet time, and nobody renews them: whoever does keeps what is dead from being passed over as well.
+	// Statistics of a quiet time, and nobody renews them: an ANALYZE also keeps dead rows from being passed over.
 	b.exec(`DO $$ DECLARE t regclass; BEGIN
 		FOR t IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
 			EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', t);

@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
-// A page of connectors, by whoever asks for it, does not read what a hundred thousand others have.
+// A page of connectors does not read what a hundred thousand other users have, no matter who asks.
 func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
@@ -89,7 +89,7 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 	}
 }
 
-// What a connector has done before it was handed over is not read for whoever has it now.
+// What a connector did before it was handed over is not read for its new owner.
 func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 	b := newBase(t)
 	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)

@@ -22,7 +22,7 @@ func (b *base) ledgerOf(first, last int) {
 func TestALookAtTheLedgerReadsWhatItIsAskedForWhateverTheLedgerHas(t *testing.T) {
 	b := newBase(t)
 	const few, many, back, page, weeks = 20_000, 120_000, 2_000, 100, 50
-	const ofOne = many / 1000 // runs of a connector, of which the week is read
+	const ofOne = many / 1000 // runs of a connector in the week that is read
 	for n := 1; n <= weeks; n++ {
 		b.exec(fmt.Sprintf(`DO $$ DECLARE begins timestamptz := date_trunc('week', now(), 'UTC') - interval '%d weeks'; BEGIN
 			EXECUTE format('CREATE TABLE %%I PARTITION OF runs FOR VALUES FROM (%%L) TO (%%L)',

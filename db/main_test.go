@@ -169,7 +169,7 @@ func (b *base) notified(sql string, args ...any) int {
 	return len(b.told(sql, args...))
 }
 
-// told are the types of which a statement notifies, in order.
+// told are the types that a statement's notifications name, in order.
 func (b *base) told(sql string, args ...any) (types []string) {
 	b.Helper()
 	listener, err := pgx.Connect(b.Context(), b.url)

@@ -33,7 +33,7 @@ const lostAgain = lostWorker + `), again AS (UPDATE open_runs SET fails_if_lost 
 // silent names the workers that have not beaten since they were looked at.
 const silent = `(SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'beats', beats)), '[]') FROM workers)`
 
-// cutShort makes an open run one that was cut, and of which everything is stored.
+// cutShort makes an open run one that was cut, and is fully stored.
 const cutShort = `cut = 'slow', drain_seq = 7, worker_id = NULL, total = 2, stored = 2, whole = true
 	WHERE connector_id = $1 AND try_id IS NOT NULL`
 
@@ -111,6 +111,9 @@ var moveTable = map[string]move{
 	"plan, of one whose condition is not met": {call: `SELECT moves.plan(jsonb_build_array(jsonb_build_object('id', $1::int, 'unmet', 'not met'))) = 1
 		WHERE (SELECT status = 'ERROR' FROM connectors WHERE id = $1)`, before: asking,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Error: lifecycle.Active}},
+	"plan, of a bad schedule": {call: `SELECT moves.plan(jsonb_build_array(jsonb_build_object('id', $1::int, 'problem', 'no', 'bad', true))) = 1`,
+		before: `UPDATE connectors SET needs_plan = true, next_sync_at = NULL, due_reason = NULL WHERE id = $1 AND status IN ('ACTIVE', 'ERROR')`,
+		to:     map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Disabled, lifecycle.Error: lifecycle.Disabled}},
 	"fail_conditions": {call: `SELECT moves.fail_conditions(jsonb_build_array(jsonb_build_object('id', $1::int, 'problem', 'no'))) = 1
 		WHERE (SELECT status <> 'ERROR' FROM connectors WHERE id = $1)`, before: asking,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Active: lifecycle.Error}},

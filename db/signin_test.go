@@ -10,7 +10,7 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
-// Whoever signs in, known or not, and however many others do, on statistics and plans of a quiet time.
+// A user signs in, known or not, with any number of others, on statistics and plans of a quiet time.
 func TestASignInReadsWhatIsTheirs(t *testing.T) {
 	b := newBase(t)
 	for _, table := range []string{"identities", "removed_users", "users", "group_members"} {

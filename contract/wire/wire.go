@@ -28,7 +28,7 @@ func Type(name string) publicpb.ConnectorType {
 	return publicpb.ConnectorType_CONNECTOR_TYPE_CUSTOM
 }
 
-// Scope is a scope on the wire. It returns an error for anything but user, group and org.
+// Scope is a scope on the wire. It returns an error for anything but user, group, org and system.
 func Scope(name string) (publicpb.ConnectorScope, error) {
 	switch name {
 	case "user":
@@ -37,8 +37,10 @@ func Scope(name string) (publicpb.ConnectorScope, error) {
 		return publicpb.ConnectorScope_CONNECTOR_SCOPE_GROUP, nil
 	case "org":
 		return publicpb.ConnectorScope_CONNECTOR_SCOPE_ORG, nil
+	case "system":
+		return publicpb.ConnectorScope_CONNECTOR_SCOPE_SYSTEM, nil
 	}
-	return 0, fmt.Errorf("scope %q: must be user, group or org", name)
+	return 0, fmt.Errorf("scope %q: must be user, group, org or system", name)
 }
 
 // timeLayout keeps Postgres's microseconds.

@@ -138,14 +138,14 @@ func TestTypesKeepTheirNumbers(t *testing.T) {
 	}
 }
 
-func TestScopesAreThree(t *testing.T) {
-	for name, want := range map[string]publicpb.ConnectorScope{"user": 1, "group": 2, "org": 3} {
+func TestScopesAreFour(t *testing.T) {
+	for name, want := range map[string]publicpb.ConnectorScope{"user": 1, "group": 2, "org": 3, "system": 4} {
 		if got, err := Scope(name); err != nil || got != want {
 			t.Errorf("scope %q is %v, %v", name, got, err)
 		}
 	}
 	for _, name := range []string{"", "User", "world"} {
-		if _, err := Scope(name); err == nil || !strings.Contains(err.Error(), "user, group or org") {
+		if _, err := Scope(name); err == nil || !strings.Contains(err.Error(), "user, group, org or system") {
 			t.Errorf("scope %q: %v", name, err)
 		}
 	}

@@ -5,13 +5,32 @@ CREATE TABLE connector_types (
     -- Whether its runs store documents, or none and have a result.
     kind text NOT NULL DEFAULT 'source'
         CONSTRAINT connector_types_kind_known CHECK (kind IN ('source', 'job')),
-    -- Minutes between two syncs of a new connector for which nobody chose; null = the service's default.
+    -- Whether its one connector is the system's: a job without an owner. It stays so: see connector_types_stay.
+    system boolean NOT NULL DEFAULT false
+        CONSTRAINT connector_types_system_is_job CHECK (NOT system OR kind = 'job'),
+    -- Minutes between two syncs of a new connector for which nobody chose; null = as refresh_defaults says.
     default_refresh_minutes integer
         CONSTRAINT connector_types_refresh_range CHECK (default_refresh_minutes BETWEEN 0 AND 5256000),
     -- How many connectors of the type may be PENDING or SYNCING at once; 0 = no cap, null = the service's default.
     max_concurrent_syncs integer
-        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0)
+        CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
+    -- Another type with one of these names would keep ours from being added.
+    CONSTRAINT connector_types_name_is_the_systems CHECK (system OR name NOT IN
+        ('ledger_retention', 'audit_retention', 'lease_sweep', 'orphan_sweep', 'search_index_review', 'lease_report')),
+    -- Places of a capped type go round by owner, and the system is none. One job has one run at most.
+    CONSTRAINT connector_types_system_has_no_cap CHECK (NOT system OR coalesce(max_concurrent_syncs = 0, false))
 );
+
+-- A type that is the system's has no connectors of users, and the other way round: it cannot become the other.
+-- +goose StatementBegin
+CREATE FUNCTION connector_types_stay() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'type %: whether it is the system''s cannot be changed', OLD.name USING ERRCODE = 'check_violation',
+        SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connector_types_system_stays', HINT = 'Add a type of another name.';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connector_types_stay BEFORE UPDATE OF system ON connector_types FOR EACH ROW
+    WHEN (NEW.system <> OLD.system) EXECUTE FUNCTION connector_types_stay();
 
 -- Whether the last claim of a capped type left something due because of the cap: the next verdict wakes the scheduler. A table of
 -- its own, so that a transaction which ends a run and stays open keeps nobody from adding connectors of the type or from its cap.
@@ -21,6 +40,34 @@ CREATE TABLE waiting_types (
 );
 
 INSERT INTO connector_types (name) VALUES ('web'), ('file'), ('onedrive'), ('google_drive'), ('teams');
+
+-- The scheduler's settings SCHEDULER_DEFAULT_REFRESH_*, for those who have none: the command line, the API, and plain SQL.
+CREATE TABLE refresh_defaults (
+    type    text PRIMARY KEY REFERENCES connector_types ON DELETE CASCADE,
+    minutes integer NOT NULL
+        CONSTRAINT refresh_defaults_range CHECK (minutes BETWEEN 0 AND 5256000)
+);
+INSERT INTO refresh_defaults VALUES ('web', 10080), ('onedrive', 10080), ('google_drive', 10080), ('teams', 1440), ('file', 0);
+
+-- The interval of a new connector for which nobody chose, in minutes; 0 = once.
+-- +goose StatementBegin
+CREATE FUNCTION default_refresh(type_name text) RETURNS integer
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    chosen integer;
+BEGIN
+    SELECT coalesce(t.default_refresh_minutes, d.minutes) INTO chosen
+    FROM connector_types t LEFT JOIN refresh_defaults d ON d.type = t.name WHERE t.name = type_name;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no connector type %', coalesce(type_name, 'null') USING ERRCODE = 'check_violation',
+            CONSTRAINT = 'connectors_type_known', HINT = 'connector_types has those that there are.';
+    ELSIF chosen IS NULL THEN
+        RAISE EXCEPTION 'type % has no default interval', type_name USING ERRCODE = 'check_violation',
+            CONSTRAINT = 'connectors_refresh_chosen', HINT = format('Choose one, or set the default: echomind types add %s --default-refresh 24h.', type_name);
+    END IF;
+    RETURN chosen;
+END $$;
+-- +goose StatementEnd
 
 -- What one owner, the user_id of connectors, may have at once: an operator's exceptions, and in row 0 what holds for everybody else.
 CREATE TABLE owner_quotas (
@@ -165,4 +212,7 @@ DROP TABLE conditions;
 DROP SCHEMA condition_queries CASCADE;
 DROP TABLE owner_quotas;
 DROP TABLE waiting_types;
+DROP FUNCTION default_refresh(text);
+DROP TABLE refresh_defaults;
 DROP TABLE connector_types;
+DROP FUNCTION connector_types_stay();

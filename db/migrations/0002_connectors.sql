@@ -31,10 +31,11 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_name_form CHECK (length(name) BETWEEN 1 AND 200),
     type                 text NOT NULL
         CONSTRAINT connectors_type_known REFERENCES connector_types (name),
-    user_id              integer NOT NULL
+    -- Null: the system, which is nobody. On the wire, and in open_runs, that is 0.
+    user_id              integer
         CONSTRAINT connectors_user_id_positive CHECK (user_id > 0),
     scope                text NOT NULL DEFAULT 'user'
-        CONSTRAINT connectors_scope_known CHECK (scope IN ('user', 'group', 'org')),
+        CONSTRAINT connectors_scope_known CHECK (scope IN ('user', 'group', 'org', 'system')),
     scope_id             text
         CONSTRAINT connectors_scope_id_form CHECK (scope_id ~ '^[A-Za-z0-9_-]{1,128}$'),
     config               jsonb NOT NULL DEFAULT '{}',
@@ -155,6 +156,8 @@ CREATE TABLE connectors (
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
 
     CONSTRAINT connectors_group_has_scope_id CHECK (scope <> 'group' OR scope_id IS NOT NULL),
+    CONSTRAINT connectors_owner CHECK ((scope = 'system') = (user_id IS NULL)),
+    CONSTRAINT connectors_system_has_no_scope_id CHECK (scope <> 'system' OR scope_id IS NULL),
     CONSTRAINT connectors_one_schedule CHECK (schedule_cron IS NULL OR refresh_freq_minutes IS NULL),
     CONSTRAINT connectors_in_flight_has_run CHECK ((status IN ('PENDING', 'SYNCING')) = (run_id IS NOT NULL)),
     CONSTRAINT connectors_due_at_rest
@@ -181,7 +184,7 @@ CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_of
 CREATE INDEX connectors_reader ON connectors (scope, user_id, scope_id);
 
 -- The bounds of config. A CHECK reads every column at each UPDATE, and each move is one: of 64 KiB it would cost most of what a
--- move does. A constraint trigger looks where config is written, whoever writes it.
+-- move does. A constraint trigger looks where config is written, by anybody.
 -- +goose StatementBegin
 CREATE FUNCTION connectors_refuse_config() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -254,6 +257,54 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_condition_allowed BEFORE INSERT OR UPDATE OF condition, type, user_id ON connectors
     FOR EACH ROW WHEN (NEW.condition IS NOT NULL) EXECUTE FUNCTION connectors_refuse_condition();
+
+-- Types of the system have its jobs and no other connectors, and a system job stays what it is. One that has not completed for a day is late,
+-- whatever keeps it from it, unless somebody says otherwise: the alert EchoMindLate tells.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_settle_scope() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND ((OLD.scope = 'system') <> (NEW.scope = 'system') OR (OLD.scope = 'system' AND NEW.type <> OLD.type)) THEN
+        RAISE EXCEPTION 'connector %: a system job stays one, of its type, and nothing else becomes one', OLD.id USING ERRCODE = 'check_violation',
+            SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_system_stays', HINT = 'Add another.';
+    END IF;
+    IF (SELECT t.system FROM connector_types t WHERE t.name = NEW.type) <> (NEW.scope = 'system') THEN
+        RAISE EXCEPTION 'connector %: %', NEW.id, CASE NEW.scope WHEN 'system' THEN format('scope system is for types of the system, and %s is none', NEW.type)
+            ELSE format('type %s is the system''s, whose scope is system and not %s', NEW.type, NEW.scope) END
+            USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'connectors_system_type';
+    END IF;
+    IF TG_OP = 'INSERT' AND NEW.scope = 'system' THEN
+        NEW.fresh_within_minutes := coalesce(NEW.fresh_within_minutes, 1440);
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+-- The one system job of a type. A table of its own: an index of connectors costs each statement of each move a page.
+CREATE TABLE system_jobs (
+    type         text
+        CONSTRAINT connectors_one_system_job PRIMARY KEY,
+    connector_id integer NOT NULL
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_system() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO system_jobs (type, connector_id) VALUES (NEW.type, NEW.id);
+    ELSIF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM system_jobs;
+    ELSE
+        DELETE FROM system_jobs s WHERE s.connector_id = OLD.id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_system_known AFTER INSERT ON connectors FOR EACH ROW WHEN (NEW.scope = 'system') EXECUTE FUNCTION connectors_note_system();
+CREATE TRIGGER connectors_system_gone AFTER DELETE ON connectors FOR EACH ROW WHEN (OLD.scope = 'system') EXECUTE FUNCTION connectors_note_system();
+CREATE TRIGGER connectors_system_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_system();
+CREATE TRIGGER connectors_scope_allowed BEFORE INSERT OR UPDATE OF type, scope ON connectors
+    FOR EACH ROW EXECUTE FUNCTION connectors_settle_scope();
 
 -- Who names a calendar: to plan them anew, and to know whether it may be deleted. A table of its own: an index of connectors, empty where
 -- nobody has calendars, costs each statement of each move a page.
@@ -328,8 +379,12 @@ CREATE TABLE deleted_connectors (
     deleted_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- How far the sweep has come, in semantic's own words.
     place          jsonb NOT NULL DEFAULT '{}',
+    -- How often in a row it could not be swept, and until when it lets the others pass.
+    attempts       integer NOT NULL DEFAULT 0,
+    next_at        timestamptz NOT NULL DEFAULT '-infinity',
     PRIMARY KEY (id, config_version)
 );
+CREATE INDEX deleted_connectors_next ON deleted_connectors (next_at);
 
 -- Which connectors were imported, and from where: the next import of the same finds them by it, see docs/import.md. Deleting a connector
 -- removes its row (connectors_user_delete); no foreign key, which every move would look at.
@@ -356,6 +411,9 @@ DROP TABLE calendar_users;
 DROP TABLE connector_freshness;
 DROP FUNCTION connectors_note_freshness();
 DROP FUNCTION connectors_note_calendar();
+DROP TABLE system_jobs;
+DROP FUNCTION connectors_note_system();
+DROP FUNCTION connectors_settle_scope();
 DROP FUNCTION connectors_refuse_condition();
 DROP FUNCTION connectors_refuse_policy();
 DROP FUNCTION connectors_refuse_config();

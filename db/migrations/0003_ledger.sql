@@ -7,7 +7,7 @@ CREATE TABLE open_runs (
     -- No foreign key: a run outlives its connector.
     connector_id         integer NOT NULL CONSTRAINT open_runs_one_per_connector UNIQUE,
     type                 text NOT NULL,
-    -- Whose place it holds. A change of owner ends the run.
+    -- Whose place it holds; 0 = the system's. A change of owner ends the run.
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
@@ -63,7 +63,7 @@ CREATE TABLE open_runs (
     waiting              bigint NOT NULL DEFAULT 0,
     -- How many of the stored messages carry no document of their own: checkpoints, and documents that were only seen.
     notes                bigint NOT NULL DEFAULT 0,
-    -- How many were given up of which nobody can tell whose document they carried: the cursor stays.
+    -- How many given-up messages do not tell whose document they carried: the cursor stays.
     unnamed              bigint NOT NULL DEFAULT 0,
     documents_processed  bigint NOT NULL DEFAULT 0,
     documents_failed     bigint NOT NULL DEFAULT 0,
@@ -85,7 +85,7 @@ CREATE TABLE open_runs (
     freed_asks           bigint[],
     -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
     resources            jsonb,
-    -- What a job says of itself: how much of its work is done, and in words; what its user should know; and what came of it.
+    -- What a run says of itself: a job how much of its work is done, and in words; what its user should know; and what came of a job.
     progress_done        bigint,
     progress_total       bigint,
     progress_text        text,
@@ -274,7 +274,7 @@ CREATE TABLE unswept_runs (
 );
 CREATE INDEX unswept_runs_next ON unswept_runs (next_at);
 
--- Open and ended runs together, for whoever reads.
+-- Open and ended runs together, for readers.
 CREATE VIEW scheduler_runs AS
 SELECT id, connector_id, 'connector.sync.' || type AS job_name, type, trigger, slot, NULL::timestamptz AS slot_last,
     NULL::integer AS missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters,
@@ -307,7 +307,7 @@ SELECT clock_timestamp() AS seen_at,
     t.kind, t.max_concurrent_syncs AS type_cap,
     (SELECT count(*) FROM connectors d WHERE d.type = c.type AND d.due_at < c.due_at) AS due_before,
     (SELECT count(*) FROM open_runs o WHERE o.type = c.type) AS in_flight,
-    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = c.user_id) AS owner_in_flight,
+    (SELECT count(*) FROM open_runs o WHERE o.type = c.type AND o.user_id = coalesce(c.user_id, 0)) AS owner_in_flight,
     (SELECT q.max_concurrent_syncs FROM owner_quotas q WHERE q.user_id = c.user_id) AS owner_cap,
     EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id < c.user_id)
         OR EXISTS (SELECT FROM connectors o WHERE o.type = c.type AND o.due_at IS NOT NULL AND o.user_id > c.user_id)

@@ -73,7 +73,8 @@ END $$;
 -- +goose StatementEnd
 
 -- The failure policy: ERROR with the next try after min(2^n, 60) minutes and jitter, none after a permanent failure,
--- DISABLED after max_retries failures in a row. Of a sync that nothing but a schedule of once_per wants, the next slot is the next try. A
+-- DISABLED after max_retries failures in a row. A system job is tried again after each failure: housekeeping that has given up would
+-- be noticed by a full disk. Of a sync that nothing but a schedule of once_per wants, the next slot is the next try. A
 -- permission to delete many documents ends with the tries of its request. A run with parameters is not tried again.
 -- +goose StatementBegin
 CREATE FUNCTION moves.failed(c connectors, permanent boolean) RETURNS connectors
@@ -82,6 +83,7 @@ BEGIN
     IF c.kept_plan IS NOT NULL THEN
         RETURN moves.resumed(c);
     END IF;
+    permanent := permanent AND c.scope <> 'system';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failures are seen
     c.status := 'ERROR';
@@ -89,7 +91,7 @@ BEGIN
     c.due_reason := NULL;
     c.slot_at := NULL;
     c.needs_plan := false;
-    IF c.failure_count >= c.max_retries THEN
+    IF c.failure_count >= c.max_retries AND c.scope <> 'system' THEN
         c := moves.miss_slots(c, 'disabled before it could be claimed');
         c.status := 'DISABLED';
         c.status_message := left(format('disabled after %s failures in a row: %s',

@@ -1,6 +1,6 @@
 -- +goose Up
 -- What users write themselves: name, type, config, scope, owner, schedule, max_retries, deletion_guard, trigger_requested_at. The trigger
--- keeps the due time right whoever writes, gives a changed configuration its version, and refuses the columns that are
+-- keeps the due time right for every writer, gives a changed configuration its version, and refuses the columns that are
 -- moved. It stands aside where schema moves writes.
 -- +goose StatementBegin
 CREATE FUNCTION connectors_user_insert() RETURNS trigger
@@ -128,7 +128,7 @@ BEGIN
         NEW.next_parameters := NULL;        -- and these for another configuration
         NEW.parameters_due_at := NULL;
         IF (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
-            NEW.status_message := NULL;     -- it tells whoever sees it now what they may not have seen
+            NEW.status_message := NULL;     -- it tells new viewers what they may not have seen
         END IF;
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)
@@ -255,6 +255,53 @@ END $$;
 CREATE TRIGGER connectors_user_delete BEFORE DELETE ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_user_delete();
 
+-- Whether the role at work may write jobs of the system: the schema's owner, an administrator, or services/api for a superadmin.
+-- +goose StatementBegin
+CREATE FUNCTION moves.administers() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    -- SET ROLE counts, and not the role of the function that asks.
+    who name := CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END;
+BEGIN
+    RETURN pg_has_role(who, 'echomind_administrator', 'MEMBER') OR has_column_privilege(who, 'connectors'::regclass, 'status', 'UPDATE')
+        OR (pg_has_role(who, 'echomind_api', 'MEMBER') AND api.is_superadmin());
+END $$;
+-- +goose StatementEnd
+
+-- Refuses a user's move of a job of the system.
+-- +goose StatementBegin
+CREATE FUNCTION moves.refuse_system(c connectors) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF c.scope = 'system' AND NOT moves.administers() THEN
+        RAISE EXCEPTION 'connector % is a system job, %: administrators alone add, change, trigger, switch and delete those', c.id, c.type
+            USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'connectors_system_administered',
+                HINT = 'Use a login that is a member of echomind_administrator. See docs/operations.md.';
+    END IF;
+END $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION connectors_refuse_system() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'INSERT' THEN
+        PERFORM moves.refuse_system(OLD);
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        PERFORM moves.refuse_system(NEW);
+    END IF;
+    RETURN coalesce(NEW, OLD);
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_system_added BEFORE INSERT ON connectors FOR EACH ROW
+    WHEN (NEW.scope = 'system' AND (current_setting('echomind.moving', true) IS DISTINCT FROM 'on'
+        OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE')))
+    EXECUTE FUNCTION connectors_refuse_system();
+CREATE TRIGGER connectors_system_changed BEFORE UPDATE ON connectors FOR EACH ROW
+    WHEN ((OLD.scope = 'system' OR NEW.scope = 'system') AND (current_setting('echomind.moving', true) IS DISTINCT FROM 'on'
+        OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE')))
+    EXECUTE FUNCTION connectors_refuse_system();
+CREATE TRIGGER connectors_system_deleted BEFORE DELETE ON connectors FOR EACH ROW
+    WHEN (OLD.scope = 'system') EXECUTE FUNCTION connectors_refuse_system();
+
 -- Switches a connector off and ends its run. False where it is off already, or does not exist.
 -- +goose StatementBegin
 CREATE FUNCTION moves.disable(connector integer, message text DEFAULT 'disabled by the user') RETURNS boolean
@@ -267,6 +314,7 @@ BEGIN
     IF NOT FOUND OR c.status = 'DISABLED' THEN
         RETURN false;
     END IF;
+    PERFORM moves.refuse_system(c);
     was_run := c.run_id;
     IF was_run IS NOT NULL THEN
         PERFORM moves.end_runs(ARRAY[was_run], 'superseded', 'disabled');
@@ -310,6 +358,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    PERFORM moves.refuse_system(c);
     c.status := 'ACTIVE';
     c.status_message := NULL;
     c.failure_count := 0;
@@ -337,6 +386,7 @@ BEGIN
     IF run IS NULL OR c.run_id IS DISTINCT FROM run THEN
         RETURN false;
     END IF;
+    PERFORM moves.refuse_system(c);
     PERFORM moves.end_runs(ARRAY[run], 'superseded', 'cancelled', left(coalesce(message, 'cancelled by the user'), 2000));
     IF c.status = 'PENDING' AND c.kept_plan IS NULL THEN   -- else it was asked for since, and for another run
         c.trigger_requested_at := NULL;
@@ -385,6 +435,7 @@ BEGIN
         OR NOT (c.due_reason IN ('new', 'changed') OR (c.needs_plan AND c.due_reason IS NULL)) THEN
         RETURN false;
     END IF;
+    PERFORM moves.refuse_system(c);
     moment := clock_timestamp();
     c.due_reason := 'schedule';
     IF c.over_at IS NULL THEN
@@ -427,7 +478,9 @@ BEGIN
     SELECT * INTO c FROM connectors k WHERE k.id = connector FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
-    ELSIF c.status = 'DISABLED' THEN
+    END IF;
+    PERFORM moves.refuse_system(c);
+    IF c.status = 'DISABLED' THEN
         RAISE EXCEPTION 'connector % is disabled; enable it before you trigger it', connector
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_trigger_disabled';
     END IF;
@@ -497,6 +550,12 @@ DROP FUNCTION moves.wait_for_slot(integer, timestamptz);
 DROP FUNCTION moves.cancel(uuid, text);
 DROP FUNCTION moves.enable(integer);
 DROP FUNCTION moves.disable(integer, text);
+DROP TRIGGER connectors_system_deleted ON connectors;
+DROP TRIGGER connectors_system_changed ON connectors;
+DROP TRIGGER connectors_system_added ON connectors;
+DROP FUNCTION connectors_refuse_system();
+DROP FUNCTION moves.refuse_system(connectors);
+DROP FUNCTION moves.administers();
 DROP TRIGGER connectors_user_delete ON connectors;
 DROP TRIGGER runs_refuse ON runs;
 DROP FUNCTION runs_refuse();

@@ -159,7 +159,7 @@ BEGIN
         PERFORM moves.answer_slots(claims);
     END IF;
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
-    SELECT k.run_id, c.id, c.type, c.user_id, c.due_reason,
+    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
         c.next_sync_at, clock_timestamp(), c.config_version, moment
@@ -194,7 +194,7 @@ DECLARE
     claimed integer;
 BEGIN
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    SELECT k.run_id, c.id, c.type, c.user_id, 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
+    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
     FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     UPDATE connectors c
@@ -263,21 +263,26 @@ BEGIN
         PERFORM moves.skip_unmet(plans);
     END IF;
     UPDATE connectors c
-    SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
+    SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN b.bad THEN 'DISABLED' WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
         failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot),
         -- What has failed and has no next slot is no failure for good.
-        due_reason = CASE WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
+        due_reason = CASE WHEN b.bad THEN NULL WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
         slot_at = CASE WHEN p.next_sync_at IS NULL THEN n.slot ELSE p.slot_at END, planned_through = coalesce(p.planned_through, c.planned_through),
         slots_through = greatest(c.slots_through, a.through, p.unmet_slot),
-        over_at = CASE WHEN p.unmet IS NULL THEN c.over_at ELSE coalesce(c.over_at, moment) END,
-        claimed_for = CASE WHEN p.unmet IS NULL OR c.over_at IS NOT NULL THEN c.claimed_for END,
+        over_at = CASE WHEN b.bad OR p.unmet IS NOT NULL THEN coalesce(c.over_at, moment) ELSE c.over_at END,
+        claimed_for = CASE WHEN (NOT b.bad AND p.unmet IS NULL) OR c.over_at IS NOT NULL THEN c.claimed_for END,
+        -- As disable leaves them.
+        put_off_since = CASE WHEN NOT b.bad THEN c.put_off_since END, trigger_requested_at = CASE WHEN NOT b.bad THEN c.trigger_requested_at END,
+        deletions_allowed_at = CASE WHEN NOT b.bad THEN c.deletions_allowed_at END, next_parameters = CASE WHEN NOT b.bad THEN c.next_parameters END,
+        parameters_due_at = CASE WHEN NOT b.bad THEN c.parameters_due_at END,
         status_message = coalesce(p.problem, CASE WHEN c.status = 'ACTIVE' OR p.unmet IS NOT NULL THEN NULL ELSE c.status_message END)
     FROM jsonb_to_recordset(plans) p(id integer, next_sync_at timestamptz, due_reason text, slot_at timestamptz,
-            planned_through timestamptz, problem text, passed jsonb, unmet text, unmet_slot timestamptz)
+            planned_through timestamptz, problem text, bad boolean, passed jsonb, unmet text, unmet_slot timestamptz)
         LEFT JOIN LATERAL (SELECT max(s.last) AS through FROM jsonb_to_recordset(p.passed) s(last timestamptz)) a ON true
         LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
-            FROM connectors l WHERE l.id = p.id AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
-    WHERE c.id = p.id AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
+            FROM connectors l WHERE l.id = p.id AND p.bad IS NOT TRUE AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
+        CROSS JOIN LATERAL (SELECT coalesce(p.bad, false) AS bad) b
+    WHERE c.id = p.id AND (NOT b.bad OR c.status IN ('ACTIVE', 'ERROR')) AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
 END $$;
@@ -384,7 +389,7 @@ BEGIN
         INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, reason, error_message, config_version)
         VALUES (gen_random_uuid(), c.id, c.type, c.due_reason, c.next_sync_at, clock_timestamp(), clock_timestamp(), 'failed',
             'condition failed', left(f.problem, 2000), c.config_version);
-        IF c.failure_count + 1 >= c.max_retries THEN
+        IF c.failure_count + 1 >= c.max_retries AND c.scope <> 'system' THEN
             c := moves.miss_slots(c, 'disabled before it could be claimed');
         END IF;
         was := c;
@@ -483,7 +488,7 @@ BEGIN
         LATERAL (SELECT * FROM connectors l WHERE l.id = k.connector OFFSET 0) c,
         LATERAL (SELECT o.ctid FROM open_runs o WHERE o.id = k.run OFFSET 0) at
     WHERE r.ctid = at.ctid AND r.picked_up_at IS NULL AND r.dispatched_at < before - grace
-    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, c.user_id, c.scope, c.scope_id,
+    RETURNING r.id, r.dispatched_at, r.dispatches, r.trigger, c.id, coalesce(c.user_id, 0), c.scope, c.scope_id,
         config_merged(c.config, r.parameters), c.state, c.listing, c.config_version;
 END $$;
 -- +goose StatementEnd
@@ -510,7 +515,7 @@ END $$;
 
 -- The connectors whose worker is lost, locked: their worker has not beaten since it was last looked at and its lease has run
 -- out, or they are a subscriber's that keeps no lease and that has had them for longer than foreign_timeout. again: those that
--- fail; else those that are claimed again at once. Not one of which everything is stored: it completes; nor one of `refused`.
+-- fail; else those that are claimed again at once. It leaves out fully stored runs, which complete, and connectors in `refused`.
 -- The runs are read off the index, worker by worker, and no more than the batch: however many are lost. The planner must not
 -- know better, so that the callers forbid it everything but a nested loop over keys.
 -- +goose StatementBegin
@@ -577,7 +582,7 @@ BEGIN
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    VALUES (c.run_id, c.id, c.type, c.user_id, 'rescue',
+    VALUES (c.run_id, c.id, c.type, coalesce(c.user_id, 0), 'rescue',
         CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
@@ -616,7 +621,7 @@ BEGIN
         ELSE
             run := moves.claim_again(c);
         END IF;
-        RETURN QUERY SELECT c.run_id, run, c.id, c.type, c.user_id, c.scope, c.scope_id, config_merged(c.config, r.parameters), c.state, c.listing,
+        RETURN QUERY SELECT c.run_id, run, c.id, c.type, coalesce(c.user_id, 0), c.scope, c.scope_id, config_merged(c.config, r.parameters), c.state, c.listing,
             c.config_version, r.dispatched_at, because
         FROM (SELECT) one LEFT JOIN open_runs r ON r.id = run;
     END LOOP;

@@ -252,9 +252,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. One that waits to be picked up
--- may be handed back by whoever has its message; one that is being fetched by its own try only. One whose source has asked to wait is
--- put off until then. keep_locks: something may still be at work under the locks of the run, which are free when their ttl is over.
+-- PENDING, SYNCING -> ACTIVE, due now, the run superseded, no failure counted: a clean stop. A run that waits to be picked up
+-- may be handed back by the receiver of its message; a run that is being fetched, by its own try only. If the source has asked to wait,
+-- the run is put off until then. keep_locks: something may still be at work under the locks of the run, which are free when their ttl is over.
 -- +goose StatementBegin
 CREATE FUNCTION moves.release(run uuid, try uuid, keep_locks boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -344,8 +344,8 @@ END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> ACTIVE, due when a wait is over that the source has asked for; the run superseded, no failure counted. wait: from
--- now, one second to a day. message says who asked, without the time: whoever shows it reads that in next_sync_at, and in the ledger
--- in waits_until. What the run has sent and is not stored is refused: one that has sent something calls cut.
+-- now, one second to a day. message says who asked, without the time: that stands in next_sync_at, and in the ledger in
+-- waits_until. What the run has sent and is not stored is refused: a run that has sent something calls cut.
 -- +goose StatementBegin
 CREATE FUNCTION moves.postpone(run uuid, try uuid, wait interval, message text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -457,8 +457,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The fence of a subscriber's own store: true, and held until the transaction ends, while the run is this try's. Whoever
--- ends the run meanwhile waits; whoever has ended it before makes it false.
+-- The fence of a subscriber's own store: true, and held until the transaction ends, while the run is this try's. A call
+-- that ends the run meanwhile waits; after an earlier end it is false.
 -- +goose StatementBegin
 CREATE FUNCTION moves.hold(run uuid, try uuid) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
@@ -533,8 +533,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The highest number of each of these tries that is stored; no row for one of which nothing is. A sender holds back by it: what has a
--- higher number still waits, or is lost. Not how many are stored: of lost ones nobody would know whether they still wait.
+-- The highest stored number of each of these tries; a try with nothing stored has no row. A sender holds back by it: what has a higher
+-- number still waits, or is lost. Not how many are stored: nobody would know whether lost ones still wait.
 -- +goose StatementBegin
 CREATE FUNCTION moves.stored_up_to(tries uuid[]) RETURNS TABLE (try uuid, no bigint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -99,10 +99,11 @@ BEGIN
             AND states[g.no] IS NULL),
     kept AS (INSERT INTO runs (id, connector_id, type, trigger, slot, due_at, started_at, config_version, dispatches,
         trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, try_id, fetched_at, completed_at, status, reason, resources, total, stored,
-        documents_unchanged, listing_whole)
+        documents_unchanged, listing_whole, progress_done, progress_total, progress_text, warnings)
     SELECT g.id, g.connector_id, g.type, g.trigger, g.slot, g.due_at, g.started_at, g.config_version, g.dispatches,
         g.trigger_requested_at, g.deletions_allowed_at, g.parameters, g.picked_up_at, g.try_id, clock_timestamp(), clock_timestamp(), 'skipped',
-        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false
+        left(coalesce(nullif(reasons[g.no], ''), 'nothing had changed'), 2000), g.resources, 0, 0, coalesce(unchanged[g.no], 0), false,
+        g.progress_done, g.progress_total, g.progress_text, g.warnings
     FROM gone g)
     SELECT bool_or(g.has_locks) INTO locks FROM gone g;
     PERFORM moves.let_go(ended, true) WHERE locks;
@@ -153,15 +154,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What a try of a job says of itself while it works, for who asks: how much is done, of how much, in words, and what its user should
+-- What a try says of itself before it drains, for who asks: a job how much is done, of how much, in words; what its user should
 -- know. Null says nothing of it. It is cut at 200 characters, at 100 warnings, and each of them at 500.
 -- +goose StatementBegin
 CREATE FUNCTION moves.report(run uuid, try uuid, done bigint, total bigint, line text, warnings text[] DEFAULT NULL) RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
     UPDATE open_runs o SET progress_done = report.done, progress_total = report.total, progress_text = nullif(left(line, 200), ''),
-        warnings = ARRAY(SELECT left(w.text, 500) FROM unnest(report.warnings) WITH ORDINALITY w(text, no)
-            WHERE w.text IS NOT NULL AND w.no <= 100 ORDER BY w.no)
+        warnings = CASE WHEN report.warnings IS NULL THEN o.warnings ELSE ARRAY(SELECT left(w.text, 500)
+            FROM unnest(report.warnings) WITH ORDINALITY w(text, no) WHERE w.text IS NOT NULL AND w.no <= 100 ORDER BY w.no) END
     WHERE o.id = run AND o.try_id = try AND o.drain_seq IS NULL;
     RETURN FOUND;
 END $$;
@@ -280,7 +281,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ACTIVE: ends a run of which everything is stored, in one transaction with its cursor, so that the cursor never
+-- SYNCING -> ACTIVE: ends a run that is fully stored, in one transaction with its cursor, so that the cursor never
 -- runs ahead of the data. Skipped where there was nothing to store. A document that is neither stored nor known to have failed
 -- leaves the cursor where it was. A run that was cut is postponed, or fails: SYNCING -> ERROR, DISABLED. No row where the run is not, or no longer,
 -- open and whole, or advance has to count first; an error (lock_not_available) where somebody holds the connector: it is asked again.
@@ -329,7 +330,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Ends a run of which everything is stored, it and its connector locked, and returns its verdict; null where advance has to count
+-- Ends a run that is fully stored, both it and its connector locked, and returns its verdict; null where advance has to count
 -- first.
 -- +goose StatementBegin
 CREATE FUNCTION moves.complete_locked(c connectors, r open_runs, span integer) RETURNS text
@@ -365,7 +366,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- SYNCING -> ACTIVE for a run of which everything is stored.
+-- SYNCING -> ACTIVE for a run that is fully stored.
 -- +goose StatementBegin
 CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
     LANGUAGE plpgsql AS $$

@@ -131,9 +131,9 @@ BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM owner_counts;
     ELSIF TG_OP = 'INSERT' THEN
-        PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a GROUP BY a.user_id;
+        PERFORM moves.count_connectors(a.user_id, count(*)) FROM added a WHERE a.user_id IS NOT NULL GROUP BY a.user_id;
     ELSIF TG_OP = 'DELETE' THEN
-        PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g GROUP BY g.user_id;
+        PERFORM moves.count_connectors(g.user_id, -count(*)) FROM gone g WHERE g.user_id IS NOT NULL GROUP BY g.user_id;
     ELSE
         PERFORM moves.count_connectors(OLD.user_id, -1);
         PERFORM moves.count_connectors(NEW.user_id, 1);
@@ -261,7 +261,7 @@ CREATE TABLE owner_turns (
     served integer NOT NULL
 ) WITH (fillfactor = 50);
 
--- How many more connectors of a capped type an owner may have in flight, of `cap` places of which `share` are a quota's default.
+-- How many more connectors of a capped type an owner may have in flight. The type has `cap` places; `share` is the default quota.
 -- This and what follows is called by lock_due alone, in PL/pgSQL, which keeps its plans: to make them costs more than they do.
 -- +goose StatementBegin
 CREATE FUNCTION moves.owner_room(of_type text, owner integer, cap integer, share integer) RETURNS integer
@@ -389,8 +389,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks of scarce things: acquire_lock, renew_lock, free_locks, release_lock. A run whose documents are still to be stored holds none. Whoever asks
--- for one takes the run's row first, then the key's turn, and waits for no lock's row: who ends runs holds several.
+-- Locks of scarce things: acquire_lock, renew_lock, free_locks, release_lock. A run whose documents are still to be stored holds none. A call that asks
+-- for one takes the run's row first, then the key's turn, and waits for no lock's row: a call that ends runs holds several.
 
 -- +goose Down
 DROP FUNCTION moves.lock_by_owner(text, integer, integer, integer, timestamptz, integer[]);

@@ -6,7 +6,7 @@ CREATE FUNCTION moves.locked_by(run uuid, lock_key text, OUT holder_run uuid, OU
     OUT ahead integer, OUT ask_again interval)
     LANGUAGE plpgsql AS $$
 DECLARE
-    -- By the run, of whose places there are few, and never by the key: a plan of a quiet time takes either index.
+    -- By the run, which has few places, and never by the key: a plan of a quiet time takes either index.
     place bigint := coalesce((SELECT w.no FROM lock_waiters w WHERE w.run_id = run AND w.key || '' = lock_key), 9223372036854775807);
 BEGIN
     SELECT l.run_id, l.connector_id, l.expires_at - clock_timestamp() INTO holder_run, holder_connector, remaining
@@ -175,7 +175,7 @@ END $$;
 -- +goose StatementEnd
 
 -- Takes runs that end, or whose worker is done, from the rows of those who wait. own: their workers say so, and their locks are free at once. Else
--- a worker may be at work that does not know it yet: it gives them back, or their time runs out, and nobody waits for whoever ends a run.
+-- a worker may be at work that does not know it yet: it gives them back, or their time runs out, and nobody waits for the call that ends a run.
 -- +goose StatementBegin
 CREATE FUNCTION moves.let_go(runs uuid[], own boolean) RETURNS void
     LANGUAGE plpgsql AS $$

@@ -14,8 +14,8 @@ CREATE TABLE search_index (
     review_at   timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- What the index may not have: one document, all of a connector (no document), or everything (neither). Whoever brings it
--- there looks at what documents show then, so that neither the order matters nor that one is brought twice.
+-- What the index may not have: one document, all of a connector (no document), or everything (neither). Semantic looks
+-- at what documents show when it brings a change there: neither the order matters nor that a change is brought twice.
 CREATE TABLE search_index_changes (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     document_id  bigint,
@@ -24,8 +24,8 @@ CREATE TABLE search_index_changes (
 );
 CREATE INDEX search_index_changes_connector ON search_index_changes (connector_id, id);
 
--- Numbers whoever brings changes there, in the order of their turns: what Qdrant carries out late must not undo what a later
--- turn has brought. Not a column, which a rollback would set back.
+-- Numbers the turns in which changes are brought there: what Qdrant carries out late must not undo what a later turn has
+-- brought. It is not a column: a rollback would set that back.
 CREATE SEQUENCE search_index_turns;
 
 -- +goose StatementBegin

@@ -71,6 +71,10 @@ CREATE TABLE access_tokens (
 );
 -- Tokens: those of a user.
 CREATE INDEX access_tokens_user ON access_tokens (user_id, id);
+-- bound_tokens: the latest of a user that are no sessions.
+CREATE INDEX access_tokens_made ON access_tokens (user_id, id) WHERE name IS DISTINCT FROM 'browser';
+-- bound_sessions: the latest that were begun with a token.
+CREATE INDEX access_tokens_sessions ON access_tokens ((made_through[cardinality(made_through)]), id) WHERE name = 'browser';
 -- keep_audit: those that are over for long.
 CREATE INDEX access_tokens_over ON access_tokens (least(revoked_at, expires_at));
 -- keep_audit: those that one has made, and these.
@@ -494,11 +498,11 @@ CREATE FUNCTION api.viewer() RETURNS jsonb LANGUAGE sql STABLE AS $$ SELECT null
 CREATE FUNCTION api.viewer_id() RETURNS integer LANGUAGE sql STABLE AS $$ SELECT (nullif(current_setting('echomind.request', true), '')::jsonb ->> 'user_id')::integer $$;
 CREATE FUNCTION api.is_superadmin() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role' = 'superadmin', false) $$;
 CREATE FUNCTION api.is_admin() RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT coalesce(nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role' IN ('admin', 'superadmin'), false) $$;
--- The scopes of which somebody sees every connector, and every job.
+-- The scopes in which the viewer sees every connector, and every job.
 CREATE FUNCTION api.open_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
-    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{org}' WHEN 'user' THEN '{org}' ELSE '{}' END::text[] $$;
+    WHEN 'superadmin' THEN '{user,group,org,system}' WHEN 'admin' THEN '{org}' WHEN 'user' THEN '{org}' ELSE '{}' END::text[] $$;
 CREATE FUNCTION api.job_scopes() RETURNS text[] LANGUAGE sql STABLE AS $$ SELECT CASE nullif(current_setting('echomind.request', true), '')::jsonb ->> 'role'
-    WHEN 'superadmin' THEN '{user,group,org}' WHEN 'admin' THEN '{user,group,org}' ELSE '{}' END::text[] $$;
+    WHEN 'superadmin' THEN '{user,group,org,system}' WHEN 'admin' THEN '{user,group,org,system}' ELSE '{}' END::text[] $$;
 -- +goose StatementEnd
 -- The groups that somebody is in; those that they lead; those that they are in as an administrator. They are settings of their own, between commas: somebody may be in
 -- a thousand, and each row that is looked at would read all of them with the rest of the request.
@@ -615,11 +619,13 @@ END $$;
 -- +goose StatementEnd
 
 -- The runs of what somebody sees, and saw then; those of deleted connectors are for who sees everything. Not the try: who knows it speaks for its run.
+-- Their warnings, which name what was left out, are for who may change the connector: others would be told what its owner keeps from them.
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
     r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
     r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
-    r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text, r.warnings, r.result
+    r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text,
+    CASE WHEN r.warnings IS NULL OR api.is_superadmin() OR EXISTS (SELECT FROM api.changeable k WHERE k.id = r.connector_id) THEN r.warnings END AS warnings, r.result
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
@@ -709,7 +715,7 @@ CREATE FUNCTION api.lock_keys(after text, page integer) RETURNS text[]
 $$;
 -- +goose StatementEnd
 
--- What owners may have: of oneself, and of everybody of whom nothing else is said (user 0).
+-- What owners may have: the viewer, and everybody without limits of their own (user 0).
 CREATE VIEW api.limits AS
 SELECT q.user_id, q.max_connectors, q.max_concurrent_syncs, q.max_documents, q.max_bytes FROM owner_quotas q
 WHERE api.is_superadmin() OR (q.user_id IN (0, api.viewer_id()) AND api.viewer_id() IS NOT NULL);
@@ -726,8 +732,8 @@ WHERE api.is_superadmin()
 CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;
 -- +goose StatementEnd
 
--- What a token may now, as a role: at most what its owner may, and what those may with whose tokens it was made. Null: it does not count, as it is over, or one that it was
--- made through, or was made for somebody else through one that may not do that any more: whoever made it may not see what they cannot see.
+-- What a token may now, as a role: at most what its owner may, and the owners of the tokens that it was made through. Null: it does not count. It is over; or a token that
+-- it was made through is over, or made a token for somebody else and may no longer do that: else the maker would see what they may not.
 -- +goose StatementBegin
 CREATE FUNCTION api.role_now(token integer) RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -749,7 +755,7 @@ FROM access_tokens t WHERE t.user_id = api.viewer_id() OR api.is_superadmin();
 -- Whose token it is, and what it may do, as role_now says. No row: there is none of this secret, or it does not count.
 -- +goose StatementBegin
 CREATE FUNCTION api.authenticate(token integer, sha256 bytea, OUT token_id integer, OUT user_id integer, OUT role text, OUT scopes text[],
-    OUT groups text[], OUT leads text[]) RETURNS SETOF record
+    OUT groups text[], OUT leads text[], OUT session_of integer) RETURNS SETOF record
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     t      access_tokens;
@@ -770,6 +776,7 @@ BEGIN
     token_id := t.id;
     user_id := t.user_id;
     scopes := t.scopes;
+    session_of := CASE WHEN t.name = 'browser' THEN t.made_through[cardinality(t.made_through)] END;
     SELECT coalesce(array_agg(g.group_id), '{}'), coalesce(array_agg(g.group_id) FILTER (WHERE g.leads), '{}') INTO groups, leads
         FROM (SELECT * FROM group_members m WHERE m.user_id = t.user_id ORDER BY m.group_id LIMIT 1000) g;
     RETURN NEXT;
@@ -820,7 +827,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Refuses a token more for a user who has 100, or was made 1,000 in a day. Those that are over with one that they were made through are said to be.
+-- Refuses a token more for a user who has 100, or was made 1,000 in a day; sessions of browsers, which need no right to make tokens, are bounded by themselves. Those that are over with one that they were made through are said to be.
 -- +goose StatementBegin
 CREATE FUNCTION api.bound_tokens(owner integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -831,12 +838,32 @@ BEGIN
         FROM (SELECT k.id, (SELECT min(m.revoked_at) FROM access_tokens m WHERE m.id = ANY (k.made_through)) AS revoked_at FROM access_tokens k
             WHERE k.user_id = owner AND k.revoked_at IS NULL AND coalesce(k.expires_at, 'infinity') > moment AND k.made_through <> '{}' LIMIT 200) o
         WHERE t.id = o.id AND t.revoked_at IS NULL AND o.revoked_at IS NOT NULL;
-    IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > moment LIMIT 100) n) = 100 THEN
+    IF (SELECT count(*) FROM (SELECT FROM access_tokens t WHERE t.user_id = owner AND t.revoked_at IS NULL AND coalesce(t.expires_at, 'infinity') > moment
+            AND t.name IS DISTINCT FROM 'browser' LIMIT 100) n) = 100 THEN
         RAISE EXCEPTION 'user % has 100 tokens; revoke one first', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_most';
     END IF;
-    IF (SELECT t.created_at FROM access_tokens t WHERE t.user_id = owner ORDER BY t.id DESC OFFSET 999 LIMIT 1) > moment - interval '1 day' THEN
+    IF (SELECT t.created_at FROM access_tokens t WHERE t.user_id = owner AND t.name IS DISTINCT FROM 'browser' ORDER BY t.id DESC OFFSET 999 LIMIT 1) > moment - interval '1 day' THEN
         RAISE EXCEPTION '1,000 tokens were made for user % in a day; use those that there are', owner USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_daily';
     END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Makes room for a session of a browser more that is made through a token: of 20 the oldest ends. Refuses one after 200 in a day.
+-- +goose StatementBegin
+CREATE FUNCTION api.bound_sessions(parent integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    PERFORM FROM access_tokens t WHERE t.id = parent FOR NO KEY UPDATE;   -- one after another
+    IF (SELECT s.created_at FROM access_tokens s WHERE s.made_through[cardinality(s.made_through)] = parent AND s.name = 'browser' ORDER BY s.id DESC OFFSET 199 LIMIT 1)
+            > moment - interval '1 day' THEN
+        RAISE EXCEPTION '200 sessions were begun with token % in a day; use one that there is', parent USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_sessions';
+    END IF;
+    -- Those that have not ended are among the last 200: they end after 12 hours.
+    UPDATE access_tokens t SET revoked_at = moment WHERE t.revoked_at IS NULL AND t.id IN (SELECT l.id FROM (SELECT s.id, s.revoked_at, s.expires_at FROM access_tokens s
+        WHERE s.made_through[cardinality(s.made_through)] = parent AND s.name = 'browser' ORDER BY s.id DESC LIMIT 200) l
+        WHERE l.revoked_at IS NULL AND l.expires_at > moment ORDER BY l.id DESC OFFSET 19);
 END $$;
 -- +goose StatementEnd
 
@@ -865,8 +892,12 @@ BEGIN
     IF until <= clock_timestamp() THEN
         RAISE EXCEPTION 'expires_at is over already' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_expires_later';
     END IF;
-    PERFORM api.bound_tokens(owner);
     SELECT * INTO parent FROM access_tokens t WHERE t.id = (viewer ->> 'token_id')::integer;
+    IF label = 'browser' AND parent.id IS NOT NULL THEN
+        PERFORM api.bound_sessions(parent.id);
+    ELSE
+        PERFORM api.bound_tokens(owner);
+    END IF;
     IF cardinality(parent.made_through) = 8 THEN
         RAISE EXCEPTION 'a token that was made through 8 others makes none' USING ERRCODE = 'check_violation', CONSTRAINT = 'access_tokens_made_depth';
     END IF;
@@ -895,7 +926,7 @@ BEGIN
     END IF;
     DELETE FROM sign_in_links l WHERE l.code_sha256 IN (SELECT o.code_sha256 FROM sign_in_links o WHERE o.expires_at <= moment ORDER BY o.expires_at LIMIT 100 FOR UPDATE SKIP LOCKED);
     SELECT * INTO parent FROM access_tokens t WHERE t.id = linked;
-    PERFORM api.bound_tokens(parent.user_id);
+    PERFORM api.bound_sessions(parent.id);
     PERFORM set_config('echomind.request', jsonb_build_object('user_id', parent.user_id, 'token_id', parent.id, 'request_id', request)::text, true);
     INSERT INTO access_tokens (user_id, name, role, scopes, secret_sha256, created_by, expires_at, made_through)
         VALUES (parent.user_id, 'browser', parent.role, parent.scopes, session_sha256, (SELECT a.person FROM moves.actor() a), least(moment + interval '12 hours', parent.expires_at),
@@ -954,8 +985,8 @@ CREATE FUNCTION api.page_key() RETURNS bytea
 $$;
 -- +goose StatementEnd
 
--- Begins what is asked with an Idempotency-Key. again: it was done already, and done is what has come of it. A key is a user's, and good for a day; of the last
--- 10,000, or some more. Whoever asks the same at the same time waits for the one that began.
+-- Begins a request with an Idempotency-Key. again: it was done already, and done is its outcome. A key is a user's, and good for a day; a user's last 10,000
+-- keys, or some more, are kept. The same request at the same time waits for the first one.
 -- +goose StatementBegin
 CREATE FUNCTION api.begin_request(request_key text, request_asked bytea, OUT again boolean, OUT done text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -76,6 +76,10 @@ BEGIN
     DELETE FROM access_tokens t WHERE t.id = ANY (over) AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_through && over);
     GET DIAGNOSTICS more = ROW_COUNT;
     removed := removed + more;
+    DELETE FROM sign_in_links l WHERE l.code_sha256 IN (SELECT o.code_sha256 FROM sign_in_links o
+        WHERE o.expires_at < clock_timestamp() ORDER BY o.expires_at LIMIT batch FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS more = ROW_COUNT;
+    removed := removed + more;
     DELETE FROM request_keys k WHERE (k.user_id, k.key) IN (SELECT o.user_id, o.key FROM request_keys o
         WHERE o.at < clock_timestamp() - interval '24 hours' ORDER BY o.at LIMIT batch FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS more = ROW_COUNT;
@@ -205,20 +209,65 @@ END $$;
 
 -- Forgets worker processes that are long gone and hold nothing, and locks that ran out long ago and that nobody has asked for.
 -- +goose StatementBegin
-CREATE FUNCTION moves.forget_workers(batch integer) RETURNS integer
+CREATE FUNCTION moves.forget_workers(batch integer, OUT forgotten integer, OUT locks integer)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
-DECLARE
-    forgotten integer;
 BEGIN
     DELETE FROM resource_locks k WHERE k.key IN (
         SELECT l.key FROM resource_locks l WHERE l.expires_at < (SELECT clock_timestamp()) - interval '1 hour' LIMIT batch FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS locks = ROW_COUNT;
     DELETE FROM workers w WHERE w.id IN (
         SELECT l.id FROM workers l WHERE l.expires_at < (SELECT clock_timestamp()) - interval '1 hour'
             AND NOT EXISTS (SELECT FROM open_runs r WHERE r.worker_id = l.id)
         ORDER BY l.id LIMIT batch FOR UPDATE SKIP LOCKED)
         AND NOT EXISTS (SELECT FROM open_runs r WHERE r.worker_id = w.id);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
-    RETURN forgotten;
+END $$;
+-- +goose StatementEnd
+
+-- Adds a job of the system with its type, where it is not there; a second call at the same moment waits, and finds it. A job that is there
+-- stays as administrators have left it. Says whether it was added.
+-- +goose StatementBegin
+CREATE FUNCTION moves.add_system_job(job_type text, job_name text, minutes integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+BEGIN
+    -- Not by the conflict alone: a connector that is not added would take a number all the same.
+    IF EXISTS (SELECT FROM system_jobs s WHERE s.type = job_type) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO connector_types (name, kind, system, default_refresh_minutes, max_concurrent_syncs) VALUES (job_type, 'job', true, minutes, 0)
+    ON CONFLICT (name) DO NOTHING;
+    INSERT INTO connectors (name, type, scope, refresh_freq_minutes) VALUES (job_name, job_type, 'system', minutes);
+    RETURN true;
+EXCEPTION WHEN unique_violation THEN
+    IF EXISTS (SELECT FROM system_jobs s WHERE s.type = job_type) THEN
+        RETURN false;   -- somebody else has added it at the same moment
+    END IF;
+    RAISE;
+END $$;
+-- +goose StatementEnd
+
+-- Brings the next run of orphan_sweep forward to now where a connector was deleted. A job that has failed waits for its next try; one that
+-- administrators have switched off, or given times, a calendar or a condition of its own, is left alone. False where nothing is brought forward.
+-- +goose StatementBegin
+CREATE FUNCTION moves.hurry_orphan_sweep() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    c      connectors;
+    moment timestamptz := clock_timestamp();
+BEGIN
+    IF NOT EXISTS (SELECT FROM deleted_connectors d WHERE d.next_at <= moment) THEN
+        RETURN false;
+    END IF;
+    UPDATE connectors k SET next_sync_at = moment, slot_at = moment
+    WHERE k.id = (SELECT s.connector_id FROM system_jobs s WHERE s.type = 'orphan_sweep')
+        AND k.status = 'ACTIVE' AND k.due_reason = 'schedule' AND k.refresh_freq_minutes IS NOT NULL AND k.calendar IS NULL AND k.condition IS NULL
+        AND k.next_sync_at > moment
+    RETURNING * INTO c;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM moves.wake(c, false);
+    RETURN true;
 END $$;
 -- +goose StatementEnd
 
@@ -253,6 +302,8 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP FUNCTION moves.hurry_orphan_sweep();
+DROP FUNCTION moves.add_system_job(text, text, integer);
 DROP FUNCTION moves.forget_workers(integer);
 DROP FUNCTION moves.sweep_chunks(bigint, integer, integer);
 DROP FUNCTION moves.sweep_outdated(integer, bigint, text, integer);

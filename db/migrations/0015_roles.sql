@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
+    connectors_refuse_system(), connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -40,7 +40,7 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 -- +goose StatementEnd
 
--- Conditions belong to a role that may read what operators grant it. Whoever migrates hands them over, and is a member for that.
+-- Conditions belong to a role that may read what operators grant it. The role that migrates hands them over, and is a member for that.
 -- +goose StatementBegin
 DO $$
 BEGIN
@@ -57,13 +57,15 @@ GRANT USAGE ON SCHEMA condition_queries TO echomind_scheduler, echomind_administ
 GRANT USAGE ON SCHEMA public TO echomind_conditions, echomind_administrator;
 REVOKE ALL ON FUNCTION condition_queries.conditions_write() FROM PUBLIC;
 ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions;
-REVOKE ALL ON FUNCTION connectors_refuse_condition() FROM PUBLIC;
+REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_settle_scope(), connectors_note_system() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
+-- Types of the system: the console may not write this column.
+GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs) ON connector_types TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar(), connectors_note_freshness() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
-GRANT SELECT ON calendar_users, connector_freshness TO echomind_console;
+GRANT SELECT ON calendar_users, connector_freshness, system_jobs TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
@@ -73,6 +75,9 @@ GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, in
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
 GRANT SELECT ON connector_freshness, connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
+REVOKE ALL ON FUNCTION default_refresh(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION default_refresh(text) TO echomind_console, echomind_api;
+GRANT SELECT, UPDATE (minutes) ON refresh_defaults TO echomind_scheduler;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
@@ -103,7 +108,12 @@ GRANT EXECUTE ON FUNCTION moves.complete(uuid, integer), moves.complete_all(uuid
     moves.fail_lost_in_transit(uuid[], bigint, bigint, boolean), moves.fail_not_taken(integer, boolean, integer[]),
     moves.fail(uuid, uuid, text, text), moves.keep_ledger(interval), moves.keep_audit(interval, integer), moves.sweep_leftovers(integer, bigint, integer),
     moves.sweep_outdated(integer, bigint, text, integer), moves.sweep_chunks(bigint, integer, integer),
-    moves.forget_workers(integer), moves.owner_has_room(integer) TO echomind_semantic;
+    moves.forget_workers(integer), moves.owner_has_room(integer), moves.add_system_job(text, text, integer), moves.hurry_orphan_sweep() TO echomind_semantic;
+-- It works off its own system jobs: what a worker of jobs may.
+GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval), moves.pick_up_all(jsonb, uuid, interval), moves.heartbeat(uuid, interval, uuid[], uuid[]),
+    moves.release(uuid, uuid, boolean), moves.postpone(uuid, uuid, interval, text), moves.waits(uuid, uuid, interval, text), moves.stored_up_to(uuid[]),
+    moves.acquire_lock(uuid, uuid, text, interval, boolean, bigint), moves.renew_lock(uuid, uuid, text, bigint), moves.free_locks(uuid, uuid, text, bigint, bigint),
+    moves.report(uuid, uuid, bigint, bigint, text, text[]), moves.end_job(uuid, uuid, jsonb, text) TO echomind_semantic;
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, workers, deleted_connectors TO echomind_semantic;
 -- What a store counts: never whose run it is, nor its lease, nor its verdict.
 GRANT UPDATE (total, stored, whole, waiting, notes, unnamed, documents_processed, documents_failed, documents_deleted,
@@ -113,7 +123,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON documents, chunks, run_messages, message
 GRANT USAGE ON SEQUENCE search_index_turns TO echomind_semantic;
 GRANT SELECT, UPDATE, DELETE ON unswept_runs TO echomind_semantic;
 GRANT SELECT, INSERT ON unnamed_chunks TO echomind_semantic;
-GRANT UPDATE (place), DELETE ON deleted_connectors TO echomind_semantic;
+GRANT UPDATE (place, attempts, next_at), DELETE ON deleted_connectors TO echomind_semantic;
 
 -- People, by the command line: what users write, and their moves.
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb), moves.release_lock(text, bigint, text),
@@ -151,7 +161,7 @@ GRANT INSERT ON removed_users TO echomind_console;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA api FROM PUBLIC;
 GRANT USAGE ON SCHEMA api, moves, public TO echomind_api;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA api TO echomind_api;
-REVOKE ALL ON FUNCTION api.bound_tokens(integer) FROM echomind_api;
+REVOKE ALL ON FUNCTION api.bound_tokens(integer), api.bound_sessions(integer) FROM echomind_api;
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,

@@ -13,11 +13,11 @@ import (
 // readers are the services that read the settings of each section of docs/configuration.md.
 var readers = map[string][]string{
 	"Every service": programs, "Traces": programs, "Traces: OTLP": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
-	"Scheduler": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
+	"Scheduler": {"scheduler"}, "Scheduler: default intervals": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
 	"Reading": {"chunker", "connector"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "api", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
-	"echomind connectors add": {"api", "echomind"}, "echomind run": nil, "API": {"api"}, "API: who signs in elsewhere": {"api"},
+	"echomind run": nil, "API": {"api"}, "API: who signs in elsewhere": {"api"},
 }
 
 // ours are the settings that docker-compose.yml decides itself.

@@ -1,4 +1,4 @@
-// Civic is the day of a pipeline that shares one GPU: six jobs, two of which ask a model.
+// Civic is the day of a pipeline that shares one GPU: six jobs; two of them ask a model.
 //
 //	job                     when
 //	prompt_sync             00:00

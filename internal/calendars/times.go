@@ -2,6 +2,7 @@ package calendars
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -277,4 +278,45 @@ func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
 		passed += len(all)
 	}
 	return time.Time{}, time.Time{}
+}
+
+// Span is a time that a calendar has.
+type Span struct {
+	From time.Time `json:"from"`
+	// To is nil where it goes on for longer than is looked.
+	To   *time.Time `json:"to"`
+	Name string     `json:"name"`
+}
+
+// Coming are the next times of a calendar within the next mostAhead years, so many at most; one that goes on begins at the moment. Its
+// errors are ctx's.
+func (c *Calendar) Coming(ctx context.Context, moment time.Time, most int) ([]Span, error) {
+	all, second := []Span{}, moment.Unix()
+	end := int64(0) // of the last one
+	first := moment.UTC().Year()
+	for year := first; year <= first+mostAhead; year++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, s := range c.year(year) {
+			n := len(all) - 1
+			switch name := c.names[s.name]; {
+			case !s.on || s.until <= second:
+			case n >= 0 && s.from == end && all[n].Name == name: // it goes on behind new year
+				end = s.until
+			case n+1 == most:
+				return all, nil
+			default:
+				all = append(all, Span{From: utc(max(s.from, second)), Name: name})
+				n, end = n+1, s.until
+			}
+			if n >= 0 && s.on {
+				all[n].To = new(utc(end))
+			}
+		}
+	}
+	if end >= yearOf(first+mostAhead+1).Unix() {
+		all[len(all)-1].To = nil
+	}
+	return all, nil
 }

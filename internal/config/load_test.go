@@ -84,12 +84,12 @@ func TestASettingWithAPrefixIsReadAndNamedWhole(t *testing.T) {
 func TestAProblemThatConfigurationsShareIsToldOnce(t *testing.T) {
 	t.Setenv("DATABASE_MAX_CONNS", "ten")
 	t.Setenv("TEST_ENABLED", "maybe")
-	err := LoadAll(&Common{}, &settings{}, &Refresh{}, &settings{})
+	err := LoadAll(&Common{}, &settings{}, &settings{})
 	want := "DATABASE_MAX_CONNS=\"ten\": must be a whole number that is not too large\nTEST_ENABLED=\"maybe\": must be true or false"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v", err)
 	}
-	if err := LoadAll(&Refresh{}, &Lookup{}); err != nil {
+	if err := LoadAll(&Lookup{}); err != nil {
 		t.Error(err)
 	}
 }

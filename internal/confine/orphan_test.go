@@ -21,7 +21,7 @@ import (
 // parentName is the first argument of a test binary that runs as a parent.
 const parentName = "echomind-test-parent"
 
-// beParent turns a test binary into the parent of two children, one of which works, and prints their pids.
+// beParent turns a test binary into the parent of a working and an idle child, and prints their pids.
 func beParent() {
 	if len(os.Args) != 1 || os.Args[0] != parentName {
 		return

@@ -150,9 +150,9 @@ func (x *explanation) due() {
 		most = fmt.Sprintf("at most %d", limit)
 	}
 	x.fact("%s in flight, %s; %d due before it", plural(c.InFlight, c.Type+" connector"), most, c.DueBefore)
-	places, bound := x.ownerPlaces(limit)
+	places, bound := x.ownerPlaces(limit) // of the system's types, which have no cap, it is not
 	if bound {
-		x.fact("%d of them of user %d, who may have %d", c.OwnerInFlight, c.UserID, places)
+		x.fact("%d of them of user %d, who may have %d", c.OwnerInFlight, *c.UserID, places)
 	}
 	seen, idle := x.scheduler()
 	if x.Streams.Unknown != nil {
@@ -179,7 +179,7 @@ func (x *explanation) due() {
 	case bound && c.OwnerInFlight >= int64(places):
 		x.conclude(OwnerFull, "it waits for its owner's places: the owner has as many connectors of the type in flight as one may have", fmt.Sprintf(
 			"each verdict among the owner's lets its longest due one in; SCHEDULER_OWNER_SHARE_PERCENT, or max_concurrent_syncs of user_id %d in owner_quotas, allows more",
-			c.UserID))
+			*c.UserID))
 	case c.DispatchedSince && c.DueBefore > 0:
 		x.conclude(DueNow, "others that are due for longer are dispatched before it", "the scheduler dispatches it in its turn")
 	case idle || age > x.schedulerActive():
@@ -188,8 +188,8 @@ func (x *explanation) due() {
 				"/readyz: "+strings.Join([]string{"SCHEDULER_ENABLED may be false there", "none of several may lead",
 				"its own NATS may be away", "its SCHEDULER_MAX_CONCURRENT_SYNCS may be lower than here"}, ", "))
 	default:
-		x.conclude(DueNow, "it became due a moment ago", "a scheduler that is enabled and leads dispatches it within moments, "+
-			"at the latest in "+clock.Span(x.Settings.CheckInterval))
+		x.conclude(DueNow, "it became due a moment ago", "where a scheduler leads that is switched on (SCHEDULER_ENABLED), it is dispatched within "+
+			clock.Span(x.Settings.CheckInterval)+": ask again then")
 	}
 }
 

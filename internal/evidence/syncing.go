@@ -92,7 +92,7 @@ func (x *explanation) waitsForLock() {
 	x.fact("lock: it asked for %s %s", *c.LockKey, clock.Ago(*c.LockAskedAt, x.Now))
 	next := "it has the lock when those before it are through, or gives up when its worker has waited as long as it may; `echomind locks list` shows who has it"
 	if c.LockRunID == nil {
-		x.conclude(WaitsForLock, fmt.Sprintf("waits for lock %s, which others asked for before", *c.LockKey), next)
+		x.conclude(WaitsForLock, fmt.Sprintf("waits for lock %s, which others have, or asked for before", *c.LockKey), next)
 		return
 	}
 	x.conclude(WaitsForLock, fmt.Sprintf("waits for lock %s, held by run %s of connector %d for another %s", *c.LockKey, c.LockRunID, *c.LockConnectorID,

@@ -71,7 +71,9 @@ func ParseScopes(texts []string) ([]Scope, error) {
 type Who struct {
 	UserID int32
 	// TokenID is 0 where no token of ours has said who it is, but Issuer, which calls them Subject.
-	TokenID         int32
+	TokenID int32
+	// IsSession says that the token is a browser's session, which was begun with another.
+	IsSession       bool
 	Issuer, Subject string
 	Role            Role
 	Scopes          []Scope

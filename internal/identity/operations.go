@@ -34,6 +34,8 @@ const (
 	ListLocks        Operation = "locks.list"
 	ReleaseLock      Operation = "locks.release"
 	ListLimits       Operation = "limits.list"
+	ListCalendars    Operation = "calendars.list"
+	GetCalendar      Operation = "calendars.get"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -87,6 +89,8 @@ var rules = map[Operation]Rule{
 	ListLocks:        {Read, Admin, Nothing},
 	ReleaseLock:      {Administer, Superadmin, Nothing},
 	ListLimits:       {Read, User, Nothing},
+	ListCalendars:    {Read, User, Nothing},
+	GetCalendar:      {Read, User, Nothing},
 }
 
 // Operations are all of them.

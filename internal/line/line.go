@@ -17,8 +17,16 @@ func Clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
+	return strings.TrimRight(Cut(s, most), " ") + "…"
+}
+
+// Cut returns the beginning of s, of at most so many bytes, and cut between characters.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
 	for most > 0 && !utf8.RuneStart(s[most]) {
 		most--
 	}
-	return strings.TrimRight(s[:most], " ") + "…"
+	return s[:most]
 }

@@ -85,6 +85,22 @@ func Unavailable(err error) bool {
 		pgconn.SafeToRetry(err) || pgconn.Timeout(err) || connectionLost(err)
 }
 
+// Lost says whether err means that the server, or the connection to it, is gone, whatever was asked. It is the part of Unavailable that says
+// nothing about the statement.
+func Lost(err error) bool {
+	var connect *pgconn.ConnectError
+	var pg *pgconn.PgError
+	switch {
+	case !Unavailable(err):
+		return false
+	case errors.As(err, &connect):
+		return true // nothing was asked yet
+	case errors.As(err, &pg):
+		return strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "08") || pg.Code == "25006" || pg.Code == "53300"
+	}
+	return !errors.Is(err, context.DeadlineExceeded) && !pgconn.Timeout(err)
+}
+
 // Locked says whether err means that another transaction held a lock for longer than the statement was to wait for it
 // (lock_timeout, NOWAIT). Postgres answers, and nothing was changed: the transaction may be repeated, but its caller decides
 // whether to wait.

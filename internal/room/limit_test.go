@@ -43,7 +43,7 @@ func TestTheHeapIsLimitedToWhatChildrenLeave(t *testing.T) {
 	container := containerLimit(os.DirFS("/"))
 	t.Setenv("GOMEMLIMIT", "1GiB")
 	LimitHeap(1<<40, slog.New(slog.DiscardHandler))
-	require.Equal(t, before, debug.SetMemoryLimit(-1), "whoever sets it decides")
+	require.Equal(t, before, debug.SetMemoryLimit(-1), "GOMEMLIMIT decides")
 	require.NoError(t, os.Unsetenv("GOMEMLIMIT"))
 	var said bytes.Buffer
 	LimitHeap(1<<40, slog.New(slog.NewTextHandler(&said, nil)))

@@ -94,7 +94,10 @@ func (c *Cleaner) mask(text string, cut bool) string {
 }
 
 // guessed returns a text without anything that may be a secret.
-func guessed(text string) string { return Pairs(wholes(URL(plainLetters(text)))) }
+func guessed(text string) string {
+	text = strings.ReplaceAll(text, "\x00", "") // no reader shows it, and Postgres takes none: what it breaks would be put together again
+	return Pairs(wholes(URL(plainLetters(text))))
+}
 
 // begin returns the beginning of a text, in whole characters, and without an escape that is cut (%2, \u00).
 func begin(text string, most int) (begun string, cut bool) {

@@ -85,7 +85,7 @@ func TestASecretThatIsTooLongIsNeitherSealedNorOpened(t *testing.T) {
 	require.ErrorContains(t, err, says)
 	envelope := "enc:v1:a:" + base64.RawURLEncoding.EncodeToString(make([]byte, 12+16385+16))
 	_, err = r.OpenConfig(7, []string{"refresh_token"}, []byte(`{"refresh_token":"`+envelope+`"}`))
-	require.ErrorIs(t, err, secret.ErrTooLong, "whoever sealed it")
+	require.ErrorIs(t, err, secret.ErrTooLong, "sealed by anybody")
 	require.ErrorContains(t, err, says)
 }
 

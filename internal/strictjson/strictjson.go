@@ -46,6 +46,14 @@ func Check[C interface{ Validate() error }](object []byte) error {
 	return errors.Join(append(problems, c.Validate())...)
 }
 
+// UpTo returns the problem of a number that is not within its bound. 0 stands for the default.
+func UpTo[N int | int64](name string, n, most, otherwise N) error {
+	if n < 0 || n > most {
+		return fmt.Errorf("%s: %d is out of range; use 1 to %d, or leave it out for %d", name, n, most, otherwise)
+	}
+	return nil
+}
+
 type field struct {
 	name   string
 	secret bool

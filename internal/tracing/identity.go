@@ -32,8 +32,8 @@ func (identities) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 func firstSpan(session uuid.UUID) trace.SpanID { return trace.SpanID(session[8:]) }
 
 // share decides which runs are traced: those for which the last 56 bits of the session, which are random in a UUID, are below
-// it. OpenTelemetry's own sampler uses the last 64 bits, two of which are fixed in a UUID: with it a ratio up to 0.5 traces
-// nothing, and a ratio from 0.75 on traces everything.
+// it. OpenTelemetry's own sampler uses the last 64 bits; a UUID fixes two of them: with that sampler a ratio up to 0.5
+// traces nothing, and a ratio from 0.75 on traces everything.
 type share uint64
 
 const randomBits = 56

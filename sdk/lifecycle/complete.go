@@ -60,8 +60,8 @@ func (l *Lifecycle) Advance(ctx context.Context, run uuid.UUID) (passed bool, er
 	return passed, nil
 }
 
-// CheckpointedRuns lists tries behind `after` of whose run a checkpoint waits for something to be stored, or for Advance: those of a
-// page, or of the first page behind it that has any. None: there are no more.
+// CheckpointedRuns lists tries behind `after` whose run has a checkpoint that waits for something to be stored, or for Advance: the tries
+// of the first page that has any. None: there are no more.
 func (l *Lifecycle) CheckpointedRuns(ctx context.Context, after uuid.UUID) ([]Try, error) {
 	for {
 		rows, err := deadline.Get(ctx, "lifecycle.checkpointed_runs", callTimeout, func(ctx context.Context) ([]dbgen.CheckpointedRunsRow, error) {

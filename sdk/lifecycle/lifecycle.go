@@ -188,18 +188,18 @@ func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message str
 	})
 }
 
-// Report is what a job says of itself while it works. Done and Total are nil where it does not count.
+// Report is what a run says of itself while it works. Done and Total are nil where it does not count.
 type Report struct {
 	Done, Total *int64
 	// Line is its progress in words, of at most 200 characters.
 	Line string
-	// Warnings are what its user should know: at most 100, of at most 500 characters each.
+	// Warnings are what its user should know: at most 100, of at most 500 characters each; none leaves those that are written.
 	Warnings []string
 }
 
 // Report writes down how far a job has come; `runs show` shows it. It is called often: the caller masks secrets, once for each text.
 func (l *Lifecycle) Report(ctx context.Context, try Try, said Report) error {
-	p := dbgen.ReportParams{RunID: try.Run, TryID: try.ID, Done: said.Done, Total: said.Total, Line: clean(said.Line), Warnings: []string{}}
+	p := dbgen.ReportParams{RunID: try.Run, TryID: try.ID, Done: said.Done, Total: said.Total, Line: clean(said.Line)}
 	for _, w := range said.Warnings {
 		p.Warnings = append(p.Warnings, clean(w))
 	}

@@ -68,7 +68,7 @@ func TestThePageOnReliabilityNamesEveryReason(t *testing.T) {
 	require.Equal(t, lifecycle.Reasons, named)
 }
 
-// arguments splits what stands between the parentheses of a call, of which the first is open already.
+// arguments splits what stands between the parentheses of a call; text begins behind the first one.
 func arguments(text string) []string {
 	args, depth, inText := []string{""}, 0, false
 	trim := func() []string {

@@ -329,7 +329,7 @@ func TestOneOfManyThatBreaksOrIsLateIsAloneToldThatPostgresIsAway(t *testing.T) 
 	}
 }
 
-// Whoever waits behind the call that it is in has long been answered.
+// The calls that wait behind the late one have long been answered.
 func TestOneThatIsLateHoldsUpNoOtherOfItsProcess(t *testing.T) {
 	for name, m := range togethers {
 		if name == "drain" {

@@ -80,7 +80,7 @@ func (s *Sync) retryFailed(ctx context.Context, src Looker, cursor any) error {
 		case e.shown || e.fresh:
 		case of.Failed == NotStored || of.Failed == Unknown:
 			notStored = append(notStored, id)
-		case e.awayKind() != None:
+		case e.isAway():
 			away = append(away, id)
 		case of.Failed == Reading || of.Failed == Outdated:
 			unread = append(unread, id)

@@ -37,8 +37,7 @@ func (s *Sync) markAway(ctx context.Context, c candidate) (lost bool, err error)
 		return false, nil
 	}
 	now := awaySince(IsAway, s.state.Place.Round)
-	if kind := e.awayKind(); kind != None {
-		since := e.awayRound(kind)
+	if kind, since := e.away(); kind != None {
 		lost = since < s.state.Place.Since || s.allowed && since < s.state.Place.Round && !e.fresh
 		s.markShown(c.ID)
 		s.markUnchanged(c.ID, !lost)
@@ -99,25 +98,26 @@ func awaySince(kind Failure, round int) string {
 	return failed + string(kind) + " " + strconv.Itoa(round)
 }
 
-// awayRound is the round in which an item was first not there.
-func (e entry) awayRound(kind Failure) int {
-	round, _ := strconv.Atoi(strings.TrimPrefix(e.ContentHash, failed+string(kind)+" "))
-	return round
-}
-
-// awayKind tells whether an item was not there: IsAway, or listed; else None.
-func (e entry) awayKind() Failure {
+// away tells whether an item was not there: IsAway, or listed; else None. round is the one in which it was first not there.
+func (e entry) away() (kind Failure, round int) {
 	for _, kind := range []Failure{IsAway, listed} {
-		if e.VersionToken == "" && strings.HasPrefix(e.ContentHash, failed+string(kind)+" ") {
-			return kind
+		if since, is := strings.CutPrefix(e.ContentHash, failed+string(kind)+" "); is && e.VersionToken == "" {
+			round, _ = strconv.Atoi(since)
+			return kind, round
 		}
 	}
-	return None
+	return None, 0
+}
+
+func (e entry) isAway() bool {
+	kind, _ := e.away()
+	return kind != None
 }
 
 // failAway stores that the place has listed an item, and that it is not there.
 func (s *Sync) failAway(ctx context.Context, c candidate) error {
-	if e, _ := s.entry(c.ID); e.awayKind() == listed {
+	e, _ := s.entry(c.ID)
+	if kind, _ := e.away(); kind == listed {
 		s.markUnchanged(c.ID, true)
 		return nil
 	}
@@ -196,7 +196,7 @@ func (s *Sync) hasAway() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.stored {
-		if e.awayKind() != None {
+		if e.isAway() {
 			return true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/sdk/worker/workertest"
 )
 
-// tries runs syncs, some of which may be refused by the guard, and returns how many were.
+// tries runs syncs and returns how many of them the guard refused.
 func tries(t *testing.T, store *workertest.Store, src source.Source, n int) (refused int) {
 	t.Helper()
 	for range n {

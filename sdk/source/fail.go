@@ -59,14 +59,14 @@ func (e entry) describe(reading string) Stored {
 func inContent(reading string) string { return failed + string(InContent) + " v" + reading + " " }
 
 func (c candidate) inContent(reading string) string {
-	return inContent(reading) + short(c.Version, c.meta, c.Unread)
+	return inContent(reading) + Short(c.Version, c.meta, c.Unread)
 }
 
 func (c candidate) failure(why *Unreadable, reading string) string {
 	if why.Content {
 		return c.inContent(reading)
 	}
-	return failed + string(Reading) + " " + short(c.Version, c.meta, why.Reason)
+	return failed + string(Reading) + " " + Short(c.Version, c.meta, why.Reason)
 }
 
 // Fail stores that an item cannot be read. The version that is stored stays, and can be found.

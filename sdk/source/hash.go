@@ -19,11 +19,11 @@ func hashOf(content Content) string {
 // maxHashBytes bounds what is stored as a document's hash.
 const maxHashBytes = 255
 
-// metaBytes is the length of what short returns.
+// metaBytes is the length of what Short returns.
 const metaBytes = 16
 
-// short is a hash of some texts in 16 letters.
-func short(parts ...string) string {
+// Short is a hash of some texts in 16 letters, for versions and memos.
+func Short(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }

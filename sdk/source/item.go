@@ -63,7 +63,7 @@ func (s *Sync) Item(ctx context.Context, it Item) error {
 func newCandidate(it Item) (candidate, error) {
 	c := candidate{Item: it, memo: noMemo}
 	if most := worker.MaxTokenBytes - metaBytes - 1; len(c.Version) > most || !storable(c.Version) {
-		c.Version = short(c.Version)
+		c.Version = Short(c.Version)
 	}
 	if it.Memo != nil {
 		var text bytes.Buffer
@@ -77,7 +77,7 @@ func newCandidate(it Item) (candidate, error) {
 			c.memo, c.Unread = noMemo, "what has to be remembered of it cannot be stored: "+err.Error()
 		}
 	}
-	c.meta = short(it.Title, it.URL, string(c.memo))
+	c.meta = Short(it.Title, it.URL, string(c.memo))
 	return c, nil
 }
 
@@ -305,7 +305,7 @@ func (s *Sync) storeContent(ctx context.Context, c candidate, content Content, r
 	case content.Hash == "":
 		content.Hash = hashOf(content)
 	case len(content.Hash) > maxHashBytes || !storable(content.Hash) || isNoText(content.Hash):
-		content.Hash = short(content.Hash)
+		content.Hash = Short(content.Hash)
 	}
 	e, known := s.entry(c.ID)
 	if of := e.describe(s.opts.Reading); known && of.Failed == None && of.Hash == content.Hash && !e.fresh {

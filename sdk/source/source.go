@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,14 @@ type Stored struct {
 	Fresh bool
 	// Found says that a search may find a document of it, also the version before it failed; never for an item without text.
 	Found bool
+}
+
+// MemoOf decodes the memo of a stored item. It is empty where there is none, or another kind.
+func MemoOf[T any](of Stored) (memo T) {
+	if json.Unmarshal(of.Memo, &memo) != nil {
+		return *new(T)
+	}
+	return memo
 }
 
 // Failure is why there is no content.
@@ -170,15 +179,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Workers <= 0 {
-		o.Workers = DefaultWorkers
-	}
-	if o.InFlightBytes <= 0 {
-		o.InFlightBytes = DefaultInFlightBytes
-	}
-	if o.Again <= 0 {
-		o.Again = DefaultAgain
-	}
+	o.Workers = cmp.Or(max(o.Workers, 0), DefaultWorkers)
+	o.InFlightBytes = cmp.Or(max(o.InFlightBytes, 0), DefaultInFlightBytes)
+	o.Again = cmp.Or(max(o.Again, 0), DefaultAgain)
 	if o.Ends == nil {
 		o.Ends = func(error) bool { return false }
 	}

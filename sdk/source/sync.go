@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -190,24 +191,22 @@ func (s *Sync) finishReading(err error) error {
 // Cursor decodes what List returned at the last sync that completed, or what it checkpointed since; v, a pointer, stays as it is at the
 // first sync, and where everything is to be listed again. An integer above 2^53 comes back as a string: write one (`json:",string"`).
 func (s *Sync) Cursor(v any) error {
-	if len(s.state.Cursor) == 0 {
+	return decode("the cursor", s.state.Cursor, v)
+}
+
+func decode(what string, data []byte, v any) error {
+	if len(data) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(s.state.Cursor, v); err != nil {
-		return worker.Permanent(fmt.Errorf("the cursor cannot be read: %w; change the connector's configuration to begin again", err))
+	if err := json.Unmarshal(data, v); err != nil {
+		return worker.Permanent(fmt.Errorf("%s cannot be read: %w; change the connector's configuration to begin again", what, err))
 	}
 	return nil
 }
 
 // Place decodes what SetPlace was given by this sync or one before it, under this configuration.
 func (s *Sync) Place(v any) error {
-	if len(s.state.Place.At) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(s.state.Place.At, v); err != nil {
-		return worker.Permanent(fmt.Errorf("where the source is cannot be read: %w; change the connector's configuration to begin again", err))
-	}
-	return nil
+	return decode("where the source is", s.state.Place.At, v)
 }
 
 // SetPlace stores what finds the place again, such as the id of a folder that the configuration names by its path. It stays when
@@ -291,10 +290,7 @@ func (s *Sync) Stored(id string) (Stored, bool) {
 // All yields the items that are stored now, in no order. Items that are stored or removed meanwhile may be among them.
 func (s *Sync) All() iter.Seq2[string, Stored] {
 	s.mu.Lock()
-	ids := make([]string, 0, len(s.stored))
-	for id := range maps.Keys(s.stored) {
-		ids = append(ids, id)
-	}
+	ids := slices.AppendSeq(make([]string, 0, len(s.stored)), maps.Keys(s.stored))
 	s.mu.Unlock()
 	return func(yield func(string, Stored) bool) {
 		for _, id := range ids {

@@ -157,7 +157,7 @@ func TestAContinuedListingKnowsWhatEarlierRunsHaveShown(t *testing.T) {
 	old, other := checkpoint.Try, uuid.NewString()
 	f.stores(c.id, "shown", "shown after the checkpoint", "shown by another listing", "shown by another run", "not shown")
 	f.sighted(c.id, "shown", old, 1, 1)
-	f.sighted(c.id, "shown", old, 2, 3) // by a later listing, of which no checkpoint was reached
+	f.sighted(c.id, "shown", old, 2, 3) // by a later listing, which reached no checkpoint
 	f.sighted(c.id, "shown after the checkpoint", old, 1, 2)
 	f.sighted(c.id, "shown by another listing", old, 2, 1)
 	f.sighted(c.id, "shown by another run", other, 1, 1)

@@ -25,7 +25,7 @@ func (f *fixture) isCut(c trip) int {
 	return f.drainsAsIs(c, `cut LIKE '%the sync took longer than it may' AND waits_until IS NULL`)
 }
 
-// drainsAsIs is isCut, for an open run of which a condition holds.
+// drainsAsIs is isCut, for an open run that meets a condition.
 func (f *fixture) drainsAsIs(c trip, condition string) int {
 	f.t.Helper()
 	f.becomes(c, `status = 'SYNCING' AND drain_seq IS NOT NULL`)

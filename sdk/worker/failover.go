@@ -15,7 +15,7 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// Provider is one of several that can do the same. The kit knows nothing else of it.
+// Provider is one of several services that can do the same work. The kit knows nothing else of it.
 type Provider struct {
 	// Name is for people: 1 to 64 characters, no control characters.
 	Name string
@@ -23,15 +23,15 @@ type Provider struct {
 	Lock string
 	// TTL is that lock's, as of Acquire; 0 = a minute.
 	TTL time.Duration
-	// Probe asks whether it can be used now, within ten seconds, under its lock. An error says why not; one of Postponed says for how long. nil: it can. One that answers
-	// after its context has ended has not answered.
+	// Probe asks whether the provider can be used now, within ten seconds, under its lock. An error says why not; an error of Postponed also says
+	// for how long. An answer after the context has ended counts as an error. Without a Probe the provider can be used.
 	Probe func(ctx context.Context) error
 }
 
 // Chosen is the provider that a run uses.
 type Chosen struct {
 	Name string
-	// Lock is the one that the run holds on it; nil where it needs none.
+	// Lock is the lock that the run holds on the provider; nil where the provider needs none.
 	Lock *Lock
 }
 
@@ -50,8 +50,8 @@ func (r *Run) holder() *Run { return r }
 // ErrNoProvider is among what a NoProviderError wraps.
 var ErrNoProvider = errors.New("no provider can be used now")
 
-// NoProviderError says of each provider why it cannot be used. Where one of them is locked, or has asked to wait, a handler that returns it is put
-// off until the first of those may be free, as with Postponed.
+// NoProviderError says of each provider why it cannot be used. Where a provider is locked, or has asked to wait, a run whose handler returns
+// the error is put off until the first of these may be free, as with Postponed.
 type NoProviderError struct {
 	Passed []lifecycle.PassedOver
 	wait   error
@@ -88,8 +88,8 @@ func isName(s string) bool {
 	return n >= 1 && n <= maxProviderName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// Failover takes the first provider whose lock is free and whose probe answers, in the order that they are given in, 16 at most. It waits for none. The ledger
-// says which one the run used, and why not each before it (`echomind runs show`). The lock is held until it is freed, as of Acquire. It returns a
+// Failover takes the first provider whose lock is free and whose probe answers, in the order that they are given in, 16 at most. It waits for no lock. The ledger
+// says which provider the run used, and why not each provider before it (`echomind runs show`). The lock is held until it is freed, as of Acquire. It returns a
 // NoProviderError where none can be used.
 func Failover(ctx context.Context, of Holder, providers ...Provider) (*Chosen, error) {
 	run := of.holder()

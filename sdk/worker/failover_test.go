@@ -126,7 +126,7 @@ func TestARunIsPutOffWhereOneProviderIsLockedWhateverIsWrongWithTheOthers(t *tes
 func TestAProviderIsNotUsedWhoseLockIsLostWhileItIsAsked(t *testing.T) {
 	f := newFixture(t)
 	c := f.inside(func(ctx context.Context, run *worker.Run) error {
-		chosen, err := worker.Failover(ctx, run, worker.Provider{Name: "ollama", Lock: gpu, TTL: time.Second, Probe: func(ctx context.Context) error {
+		chosen, err := worker.Failover(ctx, run, worker.Provider{Name: "ollama", Lock: gpu, TTL: brief, Probe: func(ctx context.Context) error {
 			f.exec(`SELECT moves.release_lock($1, NULL, 'ann')`, gpu)
 			<-ctx.Done()
 			return nil

@@ -33,7 +33,7 @@ func (f *fixture) underWay(call, want string) {
 	})
 }
 
-// Nobody waits for others' calls, each of which would take a deadline of its own.
+// Nobody waits for others' calls: each would take a deadline of its own.
 func TestPickUpsWhileWritesHangAreUnderWayAtOnceAndAStopWaitsForOneDeadline(t *testing.T) {
 	const n = 20
 	f := newFixture(t)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -33,7 +34,7 @@ type heart struct {
 	mu       sync.Mutex
 	held     map[uuid.UUID]*holding     // by run
 	awaiting map[lifecycle.Try]struct{} // picked up for all that is known: the answer may be lost
-	why      error                      // of the last that was not answered
+	why      error                      // why the last heartbeat was not answered
 	last     time.Time                  // when the last heartbeat that was answered was sent
 }
 
@@ -148,8 +149,8 @@ func (h *heart) isSilent() {
 	}
 }
 
-// await keeps the lease of a run whose pick-up is asked for: a heartbeat that does not name it would give it up, once the answer
-// is lost for longer than a lease. It ends with hold, or with the returned function.
+// await keeps the lease of a run whose pick-up is asked for: a heartbeat that does not name the run would give it up, once
+// the answer is lost for longer than a lease. It ends with hold, or with the returned function.
 func (h *heart) await(try lifecycle.Try) (end func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,24 +213,35 @@ func (h *heart) fence(try lifecycle.Try) {
 	}
 }
 
-// begin starts the heart of this worker, and what asks for its runs' credit, and waits until Postgres knows it. The returned
+// begin starts the heart that workers share, and what asks for their runs' credit, and waits until Postgres knows it. The returned
 // function stops them.
-func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
-	pool, err := ownConnection(w.servers.Pool)
+func begin(ctx context.Context, workers []*Worker) (stop func(), err error) {
+	if len(workers) == 0 {
+		return nil, errors.New("there is no worker to run")
+	}
+	first := workers[0]
+	for _, w := range workers {
+		if w.config.LeaseSeconds != first.config.LeaseSeconds {
+			return nil, fmt.Errorf("the leases of %s and %s differ: one heartbeat keeps both", first.connectorType, w.connectorType)
+		}
+	}
+	pool, err := ownConnection(first.servers.Pool)
 	if err != nil {
 		return nil, err
 	}
-	forLocks, err := ownConnection(w.servers.Pool)
+	forLocks, err := ownConnection(first.servers.Pool)
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	w.locks = lifecycle.New(forLocks)
-	w.heart = newHeart(lifecycle.New(pool), w.config.lease(), w.metrics, w.log)
+	shared, locks := newHeart(lifecycle.New(pool), first.config.lease(), first.metrics, first.log), lifecycle.New(forLocks)
 	beating, end := context.WithCancel(context.WithoutCancel(ctx))
 	var beats sync.WaitGroup
-	beats.Go(func() { w.heart.run(beating) })
-	beats.Go(func() { w.credits.run(beating) })
+	beats.Go(func() { shared.run(beating) })
+	for _, w := range workers {
+		w.heart, w.locks = shared, locks
+		beats.Go(func() { w.credits.run(beating) })
+	}
 	stop = func() {
 		end()
 		beats.Wait()
@@ -237,15 +249,17 @@ func (w *Worker) begin(ctx context.Context) (stop func(), err error) {
 		forLocks.Close()
 	}
 	select {
-	case <-w.heart.first:
+	case <-shared.first:
+	case <-ctx.Done():
+		return stop, nil // nothing is pulled any more
+	}
+	for _, w := range workers {
 		if err := w.checkKind(ctx); err != nil && ctx.Err() == nil {
 			stop()
 			return nil, err
 		}
-		return stop, nil
-	case <-ctx.Done():
-		return stop, nil // nothing is pulled any more
 	}
+	return stop, nil
 }
 
 // checkKind refuses to work for a type of the other kind: a job stores no documents, and a source has no result.

@@ -9,16 +9,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/wire"
-	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -27,12 +23,6 @@ import (
 const (
 	// MaxResultBytes is how long the result of a job may be, as JSON.
 	MaxResultBytes = 16 << 10
-	// maxWarnings is how many warnings of a job are kept: the first.
-	maxWarnings = 100
-	// maxSaidBytes holds what is kept of a warning, which is 500 characters, and of a line.
-	maxSaidBytes = 2000
-	// reportTimeout bounds one report of a job's progress.
-	reportTimeout = 2 * time.Second
 )
 
 // Job is what is done for a connector of a type whose kind is job: its runs store no documents, and have a result. D is what Prepare
@@ -63,14 +53,14 @@ func NewJob[D any](connectorType string, job Job[D], cfg Config, on Servers, pro
 	}
 	w, err := New(connectorType, func(ctx context.Context, run *Run) error {
 		r := &JobRun{run: run}
-		defer r.reports(ctx, cfg.lease()/3)()
+		defer run.said.writesDown(ctx, cfg.lease()/3)()
 		run.job.Store(r)
 		result, err := job.do(ctx, r)
 		if err != nil {
 			return err
 		}
 		if r.result, err = resultOf(result); err != nil { // the work is done, and would not be done better
-			r.warnLast("the result is left out: " + err.Error())
+			run.said.warnLast("the result is left out: " + err.Error())
 			run.log.Warn("the result of a job is left out", "err", err)
 		}
 		return nil
@@ -123,11 +113,6 @@ func resultOf(result any) (_ json.RawMessage, err error) {
 type JobRun struct {
 	run    *Run
 	result json.RawMessage
-
-	mu       sync.Mutex
-	said     lifecycle.Report
-	unsaid   bool // something of it is not written down
-	warnings int  // how many there were
 }
 
 // Request is the message that asked for this run, without its Config, as of Run.Request.
@@ -162,94 +147,10 @@ func (r *JobRun) holder() *Run { return r.run }
 
 // Progress says how much of the work is done, how much there is, and in a line of at most 200 characters what it does now. `runs show`
 // shows it. A total of 0 says that it is not known. It is written down with the next heartbeat, and at the end.
-func (r *JobRun) Progress(done, total int64, line string) {
-	line = secret.Short(line, maxSaidBytes)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.said.Done, r.said.Total, r.said.Line, r.unsaid = &done, nil, line, true
-	done = max(done, 0)
-	if total > 0 {
-		r.said.Total = &total
-	}
-}
+func (r *JobRun) Progress(done, total int64, line string) { r.run.said.progress(done, total, line) }
 
-// Warn is what the user should know of a run that goes on all the same. The ledger keeps the first 100, each cut at 500 characters.
-func (r *JobRun) Warn(text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.warnings++; r.warnings <= maxWarnings {
-		r.said.Warnings, r.unsaid = append(slices.Clip(r.said.Warnings), secret.Short(text, maxSaidBytes)), true
-	}
-}
-
-// warnLast is Warn for what is kept in any case: it takes the place of the last warning that is kept.
-func (r *JobRun) warnLast(text string) {
-	r.mu.Lock()
-	r.warnings = min(r.warnings, maxWarnings-1)
-	r.said.Warnings = slices.Clip(r.said.Warnings[:min(len(r.said.Warnings), maxWarnings-1)])
-	r.mu.Unlock()
-	r.Warn(text)
-}
-
-// reports writes down what the job says, as often as its worker beats. The returned function ends that, and writes down the rest.
-func (r *JobRun) reports(ctx context.Context, every time.Duration) (end func()) {
-	reporting, stop := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-reporting.Done():
-				return
-			case <-ticker.C:
-				_ = r.report(reporting)
-			}
-		}
-	})
-	return func() {
-		stop()
-		done.Wait()
-		_ = r.report(context.WithoutCancel(ctx))
-	}
-}
-
-// report writes down what is not written down yet.
-func (r *JobRun) report(ctx context.Context) error {
-	r.mu.Lock()
-	said, unsaid := r.said, r.unsaid
-	r.unsaid = false
-	r.mu.Unlock()
-	if !unsaid {
-		return nil
-	}
-	err := deadline.Do(ctx, "worker.report", reportTimeout, func(ctx context.Context) error {
-		return r.run.lifecycle.Report(ctx, r.run.try, said)
-	})
-	if err == nil || errors.Is(err, lifecycle.ErrFenced) {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unsaid = true // with the next
-	if ctx.Err() == nil {
-		r.run.log.Info("the progress of a job is not written down", "err", err)
-	}
-	return err
-}
-
-// before reports what the job has said last, and then ends its run; r may be nil.
-func (r *JobRun) before(end func(context.Context) error) func(context.Context) error {
-	if r == nil {
-		return end
-	}
-	return func(ctx context.Context) error {
-		if err := r.report(ctx); postgres.Unavailable(err) || errors.Is(err, lifecycle.ErrHeld) {
-			return err
-		}
-		return end(ctx)
-	}
-}
+// Warn is what the user should know of a run that goes on all the same, as Run.Warn.
+func (r *JobRun) Warn(text string) { r.run.Warn(text) }
 
 // endJob ends the run of a job whose work is done, or that had nothing to do. There is no other way to end it: while Postgres is away it
 // waits.
@@ -260,7 +161,7 @@ func (w *Worker) endJob(ctx context.Context, run *Run, end error) (outcome, erro
 	}
 	failpoint.At("worker.ending_job")
 	job := run.job.Load()
-	err := w.persistAtStop(ctx, job.before(func(ctx context.Context) error {
+	err := w.persistAtStop(ctx, run.said.before(func(ctx context.Context) error {
 		return w.lifecycle.EndJob(ctx, run.try, job.result, reason)
 	}))
 	switch {

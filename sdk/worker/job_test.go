@@ -155,7 +155,7 @@ func TestWhatAJobSaysLastIsKeptThoughPostgresAnswersLate(t *testing.T) {
 				run.Warn("three of ten were not merged")
 				return map[string]int{"n": 10}, end
 			}})
-			f.says("the progress of a job is not written down")
+			f.says("what a run says of itself is not written down")
 			await(t, "the run's row", held)()
 			f.settled(c)
 			require.Regexp(t, "^"+regexp.QuoteMeta(verdict)+`.* \| \{"three of ten were not merged"\}$`, f.ledger(c))

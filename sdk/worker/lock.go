@@ -17,12 +17,12 @@ import (
 // ErrLocked is among what a LockedError wraps.
 var ErrLocked = errors.New("somebody else has the lock")
 
-// LockedError says who has a lock that a run was not given. A handler that returns it is put off, as with Postponed: it is no failure of its source. It is
-// put off for as long as the lock is held without a renewal, but for a quarter of what its connector has been put off for already, and
-// ten seconds, at least, and five minutes at most.
+// LockedError says who has a lock that a run was not given. A run whose handler returns it is put off, as with Postponed: that is no failure of its
+// source. The run is put off for as long as the lock is held without a renewal; at least for ten seconds, and for a quarter of the time that
+// its connector has been put off already; at most for five minutes.
 type LockedError struct {
 	Key string
-	// Run has it, and is one of Connector; 0 where nobody has it and others wait for it.
+	// Run has the lock, and is a run of Connector; both are zero where nobody has the lock and others wait for it.
 	Run       uuid.UUID
 	Connector int32
 	// Remaining is for how long they have it without a renewal.
@@ -46,7 +46,7 @@ func (e *LockedError) why() string {
 	return fmt.Sprintf("locked by run %s of connector %d for another %s", e.Run, e.Connector, roughly(e.Remaining))
 }
 
-// Unwrap has ErrLocked, and puts the run off that ends with it.
+// Unwrap has ErrLocked, and the error of Postponed that puts the run off.
 func (e *LockedError) Unwrap() []error {
 	who := errors.New("others wait for lock " + e.Key)
 	if e.Connector != 0 {
@@ -77,19 +77,19 @@ type LockOption func(*lockOptions)
 
 type lockOptions struct{ wait time.Duration }
 
-// WaitUpTo waits for a lock that somebody else has, an hour at most. First come, first served. It is no work of the run's (Config.MaxRunMinutes), and
-// `echomind why` shows it. The run keeps its slot meanwhile; a handler that need not keep it returns the LockedError instead.
+// WaitUpTo waits for a lock that another run has, an hour at most. First come, first served. The wait does not count as the run's work
+// (Config.MaxRunMinutes), and `echomind why` shows it. The run keeps its slot meanwhile; a handler that need not keep it returns the LockedError instead.
 func WaitUpTo(d time.Duration) LockOption { return func(o *lockOptions) { o.wait = d } }
 
-// mayEnter finds who may enter in a URL; moves.acquire_lock has the same.
+// mayEnter finds a user or password in a URL; moves.acquire_lock has the same expression.
 var mayEnter = regexp.MustCompile(`//[^/]*@`)
 
 // Acquire gives the run a lock on something that there is little of, such as "ollama:global": nobody else has it until it is freed. The key has up to 128 letters, digits
 // and _.:/@-, beginning with a letter or digit. Keys are shown to administrators and kept in the audit, so one with a user or password in a URL is refused. It returns a LockedError where somebody else has it, at once or after WaitUpTo.
 //
-// The worker renews the lock in the background, four times in its ttl, which is one second to one hour: for so long others wait where the worker's machine
-// is gone. It is lost where no renewal is answered in time, where the run is ended from outside or may have lost its lease, and where
-// a person releases it (`echomind locks release`). Then the lock's Context ends, and nobody else has the lock before, but for a worker that stood still. It is freed
+// The worker renews the lock in the background, four times in its ttl, which is one second to one hour. Where the worker's machine is gone, others wait
+// for one ttl. The lock is lost where no renewal is answered in time, where the run is ended from outside or may have lost its lease, and where
+// a person releases it (`echomind locks release`). Then the lock's Context ends before anybody else has the lock, unless the worker stood still. The lock is freed
 // by Free, at once when the handler returns, and when the worker has learned that it is lost. A run holds 16 locks at most, and each key once.
 func (r *Run) Acquire(ctx context.Context, key string, ttl time.Duration, how ...LockOption) (*Lock, error) {
 	var asked lockOptions

@@ -33,11 +33,11 @@ type Lock struct {
 // Key is what is locked.
 func (l *Lock) Key() string { return l.key }
 
-// Epoch grows with each time that the key is given to anybody. Hand it to whatever is used or written under the lock, so that it can refuse a number lower than one
-// that it has seen: a worker that woke from a long pause does not know yet that its lock is somebody else's.
+// Epoch grows each time that the key is given to anybody. Hand it to the service or store that is used under the lock, so that it can refuse a lower number
+// than it has seen: a worker that woke from a long pause does not know yet that its lock is somebody else's.
 func (l *Lock) Epoch() int64 { return l.epoch }
 
-// Holder is whose lock it is.
+// Holder is the try that has the lock.
 func (l *Lock) Holder() lifecycle.Try { return l.of.try }
 
 // ExpiresAt is when the lock ends if it is not renewed again, by Postgres's clock.
@@ -101,8 +101,8 @@ func newLocks(
 	return &locks{try: try, lifecycle: on, gate: g, metrics: m, log: log, ctx: ctx, stop: stop, claimed: map[string]*Lock{}, lost: map[string]error{}}
 }
 
-// claim keeps others of the run from asking for a key. It waits for one that was held before, and is being given back. A handler that was told to
-// end is given none.
+// claim keeps the run's other goroutines from asking for a key. It waits while an earlier lock on the key is given back. A handler that was told
+// to end gets no lock.
 func (s *locks) claim(ctx, handling context.Context, key string, ttl time.Duration) error {
 	for {
 		if handling.Err() != nil { // what it held is given back when it returns
@@ -230,9 +230,9 @@ func (s *locks) free(how func(context.Context) error) error {
 	return err
 }
 
-// close gives back all that the run holds, because its handler has returned, and takes no more. again goes on with what Postgres has not answered:
-// it is freed when the run ends by its own word, its documents are queued, or again has an answer. What a handler holds that has not returned
-// is renewed no more, and free when its ttl is over, however its run ends: something may still be done under it.
+// close gives back all locks of the run, because its handler has returned, and takes no more. again goes on where Postgres has not answered:
+// the locks are free when the run ends by its own word, its documents are queued, or again has an answer. The locks of a handler that has not returned
+// are renewed no more, and are free when their ttl is over, however the run ends: something may still be done under them.
 func (s *locks) close(returned bool) (again func(ctx context.Context)) {
 	s.mu.Lock()
 	used := s.used
@@ -264,8 +264,8 @@ func (s *locks) close(returned bool) (again func(ctx context.Context)) {
 	}
 }
 
-// blame is the error of a handler, and where a lock was lost that it has not been given again, what became of that: what is done under a lost lock ends with an error
-// that may not say why. The run is put off from now. It is closed.
+// blame adds to the error of a handler why the run has lost a lock that it was not given again: what is done under a lost lock ends with an error
+// that may not say so. The run is then put off from now. The locks are closed.
 func (s *locks) blame(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -178,6 +178,24 @@ func TestARemarkTravelsWithSyncCompletedWhateverBecomesOfTheRun(t *testing.T) {
 	f.is(c, `verdict = 'skipped' AND reason = 'nothing had changed; half of it was left out'`)
 }
 
+func TestWhatARunWarnsOfIsKeptWhateverBecomesOfIt(t *testing.T) {
+	for became, end := range map[string]worker.Handler{
+		`drain_seq IS NOT NULL`: func(ctx context.Context, run *worker.Run) error { return run.Put(ctx, note(1)) },
+		`verdict = 'skipped'`:   func(context.Context, *worker.Run) error { return nil },
+		`verdict = 'failed'`:    func(context.Context, *worker.Run) error { return errors.New("the drive answers 500") },
+	} {
+		t.Run(became, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.inside(func(ctx context.Context, run *worker.Run) error {
+				run.Warn("left out: https://bob:hunter2@drive.example/a")
+				run.Warn("left out: /b")
+				return end(ctx, run)
+			})
+			f.is(c, became+` AND cardinality(warnings) = 2 AND warnings[1] NOT LIKE '%hunter2%' AND warnings[2] = 'left out: /b'`)
+		})
+	}
+}
+
 // blocked is a handler that says when it begins, and goes on when it is told to or its context ends.
 func blocked() (handle worker.Handler, begun chan *worker.Run, goOn chan struct{}) {
 	begun, goOn = make(chan *worker.Run, 8), make(chan struct{})

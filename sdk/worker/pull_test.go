@@ -78,10 +78,15 @@ func TestAllFreeSlotsAskInOneRequestAndEachMessageHasASlotOfItsOwn(t *testing.T)
 		await(t, "a handler", begun)
 	}
 	f.triggered()
-	consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
-	require.NoError(t, err)
-	require.Zero(t, consumer.CachedInfo().NumWaiting, "no slot is free")
-	require.EqualValues(t, 1, consumer.CachedInfo().NumPending)
+	testkit.Eventually(t, soon, func() error {
+		consumer, err := f.js.Consumer(ctx, topology.SyncStream, "sync_file")
+		require.NoError(t, err)
+		require.Zero(t, consumer.CachedInfo().NumWaiting, "no slot is free")
+		if n := consumer.CachedInfo().NumPending; n != 1 {
+			return fmt.Errorf("%d messages wait, want 1", n)
+		}
+		return nil
+	})
 	goOn <- struct{}{}
 	await(t, "a handler in the slot that came free", begun)
 	goOn <- struct{}{}

@@ -46,9 +46,10 @@ type Run struct {
 	unchanged atomic.Int64
 	notes     atomic.Int64           // messages that carry no document
 	job       atomic.Pointer[JobRun] // nil for one that stores documents
+	said      said
 
 	waits      sync.Mutex // held while it is decided, and written, that the run waits or does so no more
-	waitsUntil time.Time  // of what is written
+	waitsUntil time.Time  // the end of the wait that is written down
 
 	mu             sync.Mutex
 	newState       *structpb.Struct
@@ -98,23 +99,28 @@ func (r *Run) ListingPartial() {
 }
 
 // Remark is what the user should know of a run that completes all the same: that it left something out, why, and what to do. The
-// ledger shows it as the run's reason; of several the last. It is cut at 1,000 bytes.
+// ledger shows the last remark as the run's reason, cut at 1,000 bytes.
 func (r *Run) Remark(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remark = secret.Text(text)
 }
 
-// longWait is how long a wait is that is written down.
+// Warn is what the user should know of a run that goes on all the same, such as what it left out: `runs show` lists it. The ledger keeps the
+// first 100, each as one line cut at 500 characters. It is written down before the run ends, a job's with each heartbeat; where Postgres does not
+// take it in time, the run ends without it.
+func (r *Run) Warn(text string) { r.said.warn(text) }
+
+// longWait is the shortest wait that is written down.
 const longWait = 10 * time.Second
 
-// Waits begins a wait that the source has asked for. The run's work stands still until over is called, which the handler does when it goes on,
-// or until wait has passed: it does not count towards Config.MaxRunMinutes. Waits may overlap. It does not wait itself. An error is one of Postponed, for the
-// handler to return, in whatever it is wrapped: with this wait the run would wait for its source for more than an hour altogether, and is put off instead.
+// Waits begins a wait that the source has asked for, and returns at once. The run's work stands still until wait has passed, or until the handler goes on
+// and calls over: that time does not count towards Config.MaxRunMinutes. Waits may overlap. With this wait the run might wait for its source for more than
+// an hour altogether. Then Waits returns an error of Postponed: the handler returns it, wrapped or not, and the run is put off.
 //
 // `echomind why` shows message and the time: message says who asked, as of Postponed. A wait of less than ten seconds is not written
-// down, nor is one that ends with another that is, or before it, so that many requests that wait together cost one write. One that is over before its time
-// is taken back with the last of them: a stop would put the run off until then. Where Postgres does not take it, it is not tried again.
+// down, nor is a wait that ends with a written one, or before it, so that many requests that wait together cost one write. When the last wait is over
+// before its time, the written one is taken back: a stop would put the run off until then. A write that Postgres does not take is not tried again.
 func (r *Run) Waits(ctx context.Context, wait time.Duration, message string) (over func(), err error) {
 	goesOn, mayWait := r.clock.waitAsAsked(wait)
 	if !mayWait {
@@ -169,7 +175,7 @@ func (r *Run) saysThatItWaits(ctx context.Context, wait time.Duration, message s
 //
 // A handler waits for its goroutines before it returns. A call of theirs that is still under way then is either sent before
 // the run ends, or refused with an error like one that begins later: the run may complete without what is refused. A call
-// before whose turn its own ctx ends fails the run, which takes nothing more; a document whose turn has come is sent all the same. The same holds for Touch,
+// whose own ctx ends before its turn fails the run, which takes nothing more; a document whose turn has come is sent all the same. The same holds for Touch,
 // Delete, Seen and Checkpoint.
 func (r *Run) Put(ctx context.Context, d Document) error {
 	all, err := parts(d)
@@ -309,8 +315,8 @@ func decodeJSON(name string, data []byte, v any, strict bool) error {
 	return nil
 }
 
-// Patiently asks Postgres something for the handler that the kit has no method for, until it is answered or the run has
-// ended: also where ctx knows nothing of the run. Postgres away, and a row that somebody holds, are waits, which do not count
+// Patiently asks Postgres a handler's question for which the kit has no method, until it is answered or the run has
+// ended, even if ctx does not end with the run. Postgres away, and a row that somebody holds, are waits, which do not count
 // as the run's work. name is what the log calls the question. It is asked again after an answer that was lost.
 func (r *Run) Patiently(ctx context.Context, name string, call func(context.Context) error) error {
 	run := r.outbox.handling

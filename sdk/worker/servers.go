@@ -17,12 +17,12 @@ type Servers interface {
 	JetStream() jetstream.JetStream
 }
 
-// Process is what a worker shares with what else runs in its process.
+// Process is what a worker shares with the rest of its process.
 type Process interface {
 	Logger() *slog.Logger
 	// Registerer takes the worker's metrics.
 	Registerer() prometheus.Registerer
-	// Note is given what the worker has to say of itself, to be asked for at any time, such as by a health page; "" = nothing.
+	// Note is given a function that says how the worker is; "" = nothing to say. A health page, for example, may call it at any time.
 	Note(name string, say func() string)
 }
 

@@ -24,7 +24,7 @@ const (
 var ErrStuck = errors.New("handlers did not return when their contexts had ended: start this process again")
 
 // strand leaves a handler behind that has not returned though its context had ended for this cause, and counts it until
-// it does. Its run is over: whatever it still does with it fails.
+// it does. The handler's run is over: every call on it fails.
 func (w *Worker) strand(ended <-chan error, cause error, log *slog.Logger) error {
 	w.stuck.Add(1)
 	w.metrics.stuck.Inc()

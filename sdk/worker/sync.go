@@ -40,6 +40,7 @@ func (w *Worker) sync(
 		outbox: newOutbox(running, handling, try, w.connectorType, w.servers.Stream, w.servers.Tracer, w.heart.gate, clock,
 			w.credits.of(try.ID, w.config.Credit, log), w.metrics, w.stall, w.config),
 		locks: newLocks(running, try, w.locks, w.heart.gate, w.metrics, log),
+		said:  said{lifecycle: w.lifecycle, try: try, log: log},
 	}
 	began := time.Now()
 	err, returned := w.call(ctx, handling, run)
@@ -55,7 +56,7 @@ func (w *Worker) sync(
 		if how == released {
 			how = releasedAtWork
 		}
-		w.settle(ctx, try, run.job.Load(), how, err, cause, log)
+		w.settle(ctx, run, how, err, cause)
 		return w.whileSlotsAreFree(ctx)
 	}
 	err = run.locks.blame(err)
@@ -72,7 +73,7 @@ func (w *Worker) sync(
 		w.postponeWhenStored(ctx, run, err)
 		return nil
 	}
-	w.settle(ctx, try, run.job.Load(), how, err, context.Cause(handling), log)
+	w.settle(ctx, run, how, err, context.Cause(handling))
 	return nil
 }
 
@@ -124,7 +125,7 @@ func (w *Worker) endAtStop(ctx, running context.Context, end context.CancelCause
 func stopWatch(stop func() bool) func() { return func() { stop() } }
 
 // call runs the handler and turns a panic into an error. A handler that ignores the end of its context is left behind
-// after a while: then it has not returned, and the error says so. One that waits for the stream to take what has its number ignores nothing.
+// after a while: then it has not returned, and the error says so. A handler that waits for the stream to take numbered messages ignores nothing.
 func (w *Worker) call(ctx, running context.Context, run *Run) (err error, returned bool) {
 	ended := make(chan error, 1)
 	go func() {
@@ -180,7 +181,8 @@ func (w *Worker) complete(
 	if run.job.Load() != nil {
 		return w.endJob(ctx, run, end)
 	}
-	if run.outbox.total() == 0 {
+	held := errors.Is(run.said.last(ctx), lifecycle.ErrHeld) // before semantic can end the run
+	if run.outbox.total() == 0 && !held {
 		if how, ended, err := w.skip(ctx, run, end); ended {
 			return how, err
 		}
@@ -192,16 +194,16 @@ func (w *Worker) complete(
 	failpoint.At("worker.completed")
 	defer w.heart.await(run.try)() // the lease is kept until it is given up
 	letGo()
-	err = w.persistAtStop(ctx, func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.try, seq) })
+	err = w.persistAtStop(ctx, run.said.before(func(ctx context.Context) error { return w.lifecycle.Drain(ctx, run.try, seq) }))
 	if errors.Is(err, lifecycle.ErrFenced) {
 		err = nil // complete already
 	}
 	return completes, err
 }
 
-// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it. It asks once. Where it has no
-// answer in time, or another than that the run is over, the run is to be completed as every other: no slot and no stop waits, and
-// what is wrong with this move alone fails no sync. Where the skip was written all the same, sync completed is fenced.
+// skip ends a run that has sent nothing: there is nothing for semantic to store, and no need to ask it. It asks
+// Postgres once. Without an answer in time, and after any error but that the run is over, the run is completed like every other: no slot
+// and no stop waits, and a fault of this move alone fails no sync. Where the skip was written all the same, sync completed is fenced.
 func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, ended bool, err error) {
 	run.mu.Lock()
 	newState, reason := run.finalState(), run.reason(end)
@@ -230,8 +232,9 @@ func (w *Worker) skip(ctx context.Context, run *Run, end error) (how outcome, en
 	return completes, false, nil
 }
 
-// settle writes down what becomes of the connector, and before that what a job has said last; job may be nil.
-func (w *Worker) settle(ctx context.Context, try lifecycle.Try, job *JobRun, how outcome, err, cause error, log *slog.Logger) {
+// settle writes down what becomes of the connector, and before that what the run has said last.
+func (w *Worker) settle(ctx context.Context, run *Run, how outcome, err, cause error) {
+	try, log := run.try, run.log
 	var write func(context.Context) error
 	var verdict lifecycle.Verdict
 	span := tracing.Of(ctx)
@@ -284,7 +287,7 @@ func (w *Worker) settle(ctx context.Context, try lifecycle.Try, job *JobRun, how
 			return w.lifecycle.Fail(ctx, try, kind, message(err, cause))
 		}
 	}
-	if err = w.persistAtStop(ctx, job.before(write)); err == nil {
+	if err = w.persistAtStop(ctx, run.said.before(write)); err == nil {
 		span.Set(tracing.Verdict(string(verdict)))
 	}
 	notWritten(err, log)
@@ -303,9 +306,9 @@ func (w *Worker) cut(ctx context.Context, run *Run, how outcome, err error) {
 		text = message(err, errTooLong)
 	}
 	run.log.Warn("the sync fails when what it has sent is stored", "kind", kind, "sent", sent, "err", err)
-	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
+	notWritten(w.persistAtStop(ctx, run.said.before(func(ctx context.Context) error {
 		return w.lifecycle.Cut(ctx, run.try, sent, seq, kind, text)
-	}), run.log)
+	})), run.log)
 }
 
 // postponeWhenStored puts a run off, once semantic has stored what it has sent and passed its checkpoints: what a scarce quota was spent on
@@ -316,9 +319,9 @@ func (w *Worker) postponeWhenStored(ctx context.Context, run *Run, err error) {
 	sent, seq, wait := run.outbox.total(), run.outbox.lastSequence(), asPostponed(err)
 	run.log.Info("the source asked to wait; the next sync is due then, once what this one has sent is stored",
 		"wait", time.Until(wait.until).Round(time.Second), "sent", sent, "err", err)
-	notWritten(w.persistAtStop(ctx, func(ctx context.Context) error {
+	notWritten(w.persistAtStop(ctx, run.said.before(func(ctx context.Context) error {
 		return w.lifecycle.PostponeWhenStored(ctx, run.try, sent, seq, time.Until(wait.until), wait.Error())
-	}), run.log)
+	})), run.log)
 }
 
 func notWritten(err error, log *slog.Logger) {

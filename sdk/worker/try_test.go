@@ -107,7 +107,7 @@ func TestARepeatedTriggerWhosePickUpWaitsDoesNotEndTheRunInHand(t *testing.T) {
 	const beats = `SELECT (beats + 2)::text FROM workers`
 	var two string
 	testkit.Eventually(t, soon, func() error {
-		two = f.one(beats) // of which the second begins while the pick-up waits
+		two = f.one(beats) // the second beat begins while the pick-up waits
 		if waits := f.one(`SELECT count(*)::text FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%moves.pick_up%'`); waits != "1" {
 			return errors.New("no pick-up waits")

@@ -111,18 +111,28 @@ func New(connectorType string, handle Handler, cfg Config, on Servers, process P
 
 // Run works until ctx ends, then hands over what is in flight, and returns nil. It returns ErrStuck where it leaves a
 // handler behind, or where too many were. It pulls nothing before Postgres has answered its first heartbeat.
-func (w *Worker) Run(ctx context.Context) error {
-	stop, err := w.begin(ctx)
+func (w *Worker) Run(ctx context.Context) error { return RunAll(ctx, w) }
+
+// RunAll is Run for workers of several types, with leases of one length. They have one heartbeat, whose metrics name the first type, and with
+// it one connection, and one more where a run holds locks. Where one of them ends with an error, the others hand over and end too.
+func RunAll(ctx context.Context, workers ...*Worker) error {
+	stop, err := begin(ctx, workers)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	err = w.fill(ctx)
-	w.freeing.Wait()
-	if err != nil {
-		return err
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range workers {
+		group.Go(func() error {
+			err := w.fill(ctx)
+			w.freeing.Wait()
+			if err != nil {
+				return err
+			}
+			return w.whileSlotsAreFree(ctx)
+		})
 	}
-	return w.whileSlotsAreFree(ctx)
+	return group.Wait()
 }
 
 // fill asks for a message for each free slot, for all of them in one request, so that none waits behind a sync that is at work. It
@@ -179,7 +189,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	acknowledge(msg, log)
 	failpoint.At("worker.acknowledged")
 	if ctx.Err() != nil {
-		w.settle(ctx, try, nil, released, errStopping, errStopping, log)
+		w.settle(ctx, &Run{try: try, log: log}, released, errStopping, errStopping)
 		return nil
 	}
 	return w.sync(ctx, request, try, log)
@@ -210,7 +220,7 @@ func (w *Worker) notPickedUp(
 			return
 		}
 		if postgres.Unavailable(err) { // it may have been picked up
-			w.settle(ctx, try, nil, released, errStopping, errStopping, log)
+			w.settle(ctx, &Run{try: try, log: log}, released, errStopping, errStopping)
 		}
 		_ = msg.Nak()
 	}

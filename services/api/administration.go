@@ -17,7 +17,7 @@ import (
 func (a *API) administrationRoutes() {
 	register(a, identity.ListLocks, http.MethodGet, "/locks", "List the locks that runs hold or wait for, by key", http.StatusOK, a.listLocks)
 	register(a, identity.ReleaseLock, http.MethodPost, "/locks/release", "Take a lock from the run that holds it", http.StatusOK, a.releaseLock)
-	register(a, identity.ListLimits, http.MethodGet, "/limits", "List what owners may have: you, and everybody of whom nothing else is said (user 0)", http.StatusOK, a.listLimits)
+	register(a, identity.ListLimits, http.MethodGet, "/limits", "List what owners may have: you, and everybody without limits of their own (user 0)", http.StatusOK, a.listLimits)
 }
 
 // Lock is one on something that there is little of. Of one that nobody has, and that runs wait for, epoch and the times are null.

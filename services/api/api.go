@@ -148,6 +148,7 @@ func (a *API) routes() {
 	a.runRoutes()
 	a.lookRoutes()
 	a.administrationRoutes()
+	a.calendarRoutes()
 }
 
 const operationKey = "operation"

@@ -56,7 +56,7 @@ func asks(conn net.Conn) error {
 
 const stranger, honest, other = "127.0.0.2", "127.0.0.1", "127.0.0.3"
 
-// Whoever lets connections idle, says nothing on them, or sends a body that never comes, keeps nobody of another network out.
+// A client that lets connections idle, says nothing on them, or sends a body that never comes, keeps nobody of another network out.
 func TestPlacesThatOneNetworkHoldsAreThereForOthers(t *testing.T) {
 	t.Parallel()
 	for name, hold := range map[string]func(net.Conn) error{

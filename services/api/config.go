@@ -16,8 +16,6 @@ import (
 type Config struct {
 	config.Common
 	config.Secrets
-	// Refresh is how often a new connector is synced for which nobody chose.
-	Refresh config.Refresh
 	// Scheduler is what the answer to why a connector does not run says of the scheduler.
 	Scheduler evidence.SchedulerSays
 	// SignIn is whom it believes who somebody is, besides its own tokens.
@@ -49,7 +47,7 @@ func (c Config) Validate() error {
 	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
 	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
-		c.Common.Validate(), c.Refresh.Validate(), c.SignIn.Validate(), keys, proxies,
+		c.Common.Validate(), c.SignIn.Validate(), keys, proxies,
 		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {

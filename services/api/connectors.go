@@ -40,8 +40,9 @@ type ConnectorFilter struct {
 	Type    string `query:"type" maxLength:"63"`
 	Status  string `query:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
 	UserID  int64  `query:"user_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"Whose."`
-	Scope   string `query:"scope" enum:"user,group,org"`
+	Scope   string `query:"scope" enum:"user,group,org,system"`
 	ScopeID string `query:"scope_id" maxLength:"128"`
+	Late    bool   `query:"late" doc:"Only those that are older than fresh_within_minutes says. One that never synced counts from when it was added."`
 }
 
 // ConnectorList is how connectors are asked for.
@@ -91,7 +92,7 @@ func bound(ctx context.Context, q *dbgen.Queries, filter ConnectorFilter, p *dbg
 
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
 	p := dbgen.ListConnectorsParams{
-		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID),
+		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Late: in.Late,
 	}
 	next, err := a.place(ctx, in.PageToken, in.ConnectorFilter, &p.After)
 	if err != nil {
@@ -161,7 +162,7 @@ type CreateConnector struct {
 func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *OneConnector, err error) {
 	by := "user " + fmt.Sprint(requestOf(ctx).UserID)
 	p := dbgen.AddConnectorParams{
-		Name: in.Body.Name, Type: in.Body.Type, UserID: requestOf(ctx).UserID, Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
+		Name: in.Body.Name, Type: in.Body.Type, UserID: new(requestOf(ctx).UserID), Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
 		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
@@ -173,9 +174,11 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 			return "", err
 		}
 		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given {
-			if p.RefreshFreqMinutes, err = a.defaultRefresh(ctx, q, p.Type); err != nil {
+			minutes, err := q.DefaultRefresh(ctx, p.Type)
+			if err != nil {
 				return "", err
 			}
+			p.RefreshFreqMinutes = &minutes
 		}
 		if p.ID, err = q.ReserveID(ctx); err != nil { // envelopes are of a number
 			return "", err
@@ -266,10 +269,10 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 			out, err = seen(ctx, q, in.number())
 			return err
 		}
-		given := p.Type != old.Type || p.UserID != old.UserID || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
+		given := p.Type != old.Type || !isOf(p.UserID, old.UserID) || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
 		if given {
-			if who := requestOf(ctx); old.UserID != who.UserID && !who.Role.AtLeast(identity.Superadmin) {
-				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, old.UserID),
+			if who := requestOf(ctx); !isOf(old.UserID, &who.UserID) && !who.Role.AtLeast(identity.Superadmin) {
+				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, ownerOf(old.UserID)),
 					"Leave type, user_id, scope and scope_id away, or ask its owner.")
 			}
 			if err := mayCreate(ctx, q, p); err != nil {

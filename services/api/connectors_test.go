@@ -17,7 +17,7 @@ func TestAConnectorIsAddedChangedAndDeletedByItsOwner(t *testing.T) {
 	me := w.as(7, identity.User)
 	added := me.do("POST", "/connectors", map[string]any{"name": "docs", "type": "web", "config": map[string]any{"url": "https://example.org"}}, "Audit-Note", "for the team")
 	require.Equal(t, http.StatusCreated, added.status, added.text)
-	require.EqualValues(t, 60, added.body["refresh_freq_minutes"], "the default of the type")
+	require.EqualValues(t, 10_080, added.body["refresh_freq_minutes"], "the default of the type")
 	require.Equal(t, "user 7", added.body["created_by"])
 	require.NotEmpty(t, added.header.Get("ETag"))
 	path := fmt.Sprintf("/connectors/%v", added.body["id"])

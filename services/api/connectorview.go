@@ -16,8 +16,8 @@ type Connector struct {
 	ID                 int32               `json:"id"`
 	Name               string              `json:"name"`
 	Type               string              `json:"type"`
-	UserID             int32               `json:"user_id" doc:"Whose it is."`
-	Scope              string              `json:"scope" enum:"user,group,org" doc:"Who may find its documents."`
+	UserID             *int32              `json:"user_id" doc:"Whose it is; null where the scope is system."`
+	Scope              string              `json:"scope" enum:"user,group,org,system" doc:"Who may find its documents."`
 	ScopeID            *string             `json:"scope_id" doc:"The group, for the scope group."`
 	MayChange          bool                `json:"may_change" doc:"Whether you may change, trigger, disable and delete it."`
 	Config             Object              `json:"config" doc:"What the type needs to know. Secrets are REDACTED. Empty for a token without the scope read."`

@@ -21,7 +21,7 @@ import (
 // Settings are what a user says of a connector beside its name and type.
 type Settings struct {
 	UserID             Field[int32]  `json:"user_id,omitempty" minimum:"1" doc:"Whose it is; you, where you do not say. Only a superadmin gives another."`
-	Scope              Field[string] `json:"scope,omitempty" enum:"user,group,org" doc:"Who may find its documents; user, where you do not say."`
+	Scope              Field[string] `json:"scope,omitempty" enum:"user,group,org,system" doc:"Who may find its documents; user, where you do not say. system: a job of the system, without an owner, which superadmins add."`
 	ScopeID            Field[string] `json:"scope_id,omitempty" maxLength:"128" doc:"The group, for the scope group."`
 	Config             Field[Object] `json:"config,omitempty" doc:"What the type needs to know. It replaces the whole configuration; secrets are sealed before they are stored."`
 	RefreshFreqMinutes Field[int32]  `json:"refresh_freq_minutes,omitempty" minimum:"0" maximum:"5256000" doc:"Sync again so long after each sync; 0 = once, null = only when triggered, or by schedule_cron."`
@@ -56,10 +56,28 @@ type ConnectorPatch struct {
 	Settings
 }
 
+// ownerOf is whose a connector is; 0 is the system.
+func ownerOf(userID *int32) int32 {
+	if userID == nil {
+		return 0
+	}
+	return *userID
+}
+
+// isOf says whether two owners are one.
+func isOf(a, b *int32) bool { return ownerOf(a) == ownerOf(b) }
+
 // apply changes what is given in p.
 func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
-	s.UserID.set(&p.UserID, who.UserID)
 	s.Scope.set(&p.Scope, "user")
+	switch {
+	case s.UserID.Value != nil:
+		p.UserID = s.UserID.Value
+	case p.Scope == "system":
+		p.UserID = nil
+	case s.UserID.Given:
+		p.UserID = &who.UserID
+	}
 	s.ScopeID.put(&p.ScopeID)
 	if s.Config.Given {
 		p.Config = []byte("{}")
@@ -173,7 +191,7 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 	if err != nil {
 		return err
 	}
-	of := identity.Ownership{UserID: p.UserID, Scope: p.Scope, System: t.Kind == "job"}
+	of := identity.Ownership{UserID: ownerOf(p.UserID), Scope: p.Scope, System: t.Kind == "job"}
 	if p.ScopeID != nil {
 		of.GroupID = *p.ScopeID
 	}
@@ -182,19 +200,4 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 			"Leave user_id and scope away, or ask somebody who may.")
 	}
 	return nil
-}
-
-// defaultRefresh is the interval of a connector for which nobody chose.
-func (a *API) defaultRefresh(ctx context.Context, q *dbgen.Queries, name string) (*int32, error) {
-	t, err := q.TypeOf(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if t.DefaultRefreshMinutes != nil {
-		return t.DefaultRefreshMinutes, nil
-	}
-	if minutes, known := a.config.Refresh.Of(name); known {
-		return &minutes, nil
-	}
-	return nil, problem.Invalid("body.refresh_freq_minutes", "is needed, or schedule_cron: the type has no default")
 }

@@ -84,12 +84,15 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	}
 	w := &kept{header: http.Header{}}
 	h.mux.ServeHTTP(w, r)
-	if w.status >= http.StatusBadRequest {
+	switch {
+	case w.status >= http.StatusBadRequest:
 		p := &problem.Problem{}
 		if err := json.Unmarshal(w.body.Bytes(), p); err != nil {
 			return nil, err
 		}
 		return nil, p
+	case w.status >= http.StatusMultipleChoices: // a path such as "..", which leads to no operation
+		return nil, problem.NotFound("such thing")
 	}
 	if into == nil {
 		return w.header, nil
@@ -123,6 +126,9 @@ func (h host) Begin(r *http.Request, token string) (session string, err error) {
 	who, err := h.byToken(r, token)
 	if err != nil {
 		return "", h.failed(r.Context(), err)
+	}
+	if who.IsSession {
+		return "", problem.InvalidToken("This is the session of a browser. Sign in with the token that it was begun with.")
 	}
 	request, secret := requestOf(r.Context()), identity.NewSecret()
 	request.Who = who

@@ -173,6 +173,9 @@ func (a *API) createToken(ctx context.Context, in *NewToken) (*OneToken, error) 
 	if err != nil {
 		return nil, problem.Invalid("body.scopes", err.Error())
 	}
+	if in.Body.Name == sessionName {
+		return nil, problem.Invalid("body.name", `"`+sessionName+`" is what sessions of browsers are called; take another name`)
+	}
 	secret, out := identity.NewSecret(), &OneToken{}
 	p := dbgen.CreateTokenParams{UserID: in.Body.UserID, Name: in.Body.Name, Role: in.Body.Role, Sha256: secret.Hash(), ExpiresAt: in.Body.ExpiresAt}
 	if p.UserID == 0 {

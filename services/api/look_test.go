@@ -143,7 +143,7 @@ func TestDocumentsComeInPagesAndFailedOnesByReason(t *testing.T) {
 	require.Equal(t, map[string]any{"reason": "too large", "documents": 25.0}, failed["reasons"].([]any)[1])
 }
 
-// Errors are texts of whoever stores, as long as they like.
+// Errors are texts of the service that stores, of any length.
 func TestAPageOfLongErrorsIsShortAndHasANext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

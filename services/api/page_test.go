@@ -1,11 +1,9 @@
 package api_test
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"io"
+	"html"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strings"
@@ -17,221 +15,12 @@ import (
 	"github.com/echomind/sync/testonly/movestest"
 )
 
-// browser is one without scripts: it keeps cookies, follows links and sends forms.
-type browser struct {
-	*world
-	client *http.Client
-}
-
-func (w *world) browser() *browser {
-	w.Helper()
-	jar, err := cookiejar.New(nil)
-	require.NoError(w, err)
-	return &browser{w, &http.Client{Jar: jar}}
-}
-
-// shown is a page.
-type shown struct {
-	status int
-	header http.Header
-	text   string
-	at     *url.URL
-}
-
-func (b *browser) do(method, path string, form url.Values, headers ...string) shown {
-	b.Helper()
-	var body io.Reader
-	if form != nil {
-		body = strings.NewReader(form.Encode())
-	}
-	r, err := http.NewRequestWithContext(b.Context(), method, b.server.URL+path, body)
-	require.NoError(b, err)
-	if form != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	answered, err := b.client.Do(r)
-	require.NoError(b, err)
-	defer func() { require.NoError(b, answered.Body.Close()) }()
-	text, err := io.ReadAll(answered.Body)
-	require.NoError(b, err)
-	return shown{answered.StatusCode, answered.Header, string(text), answered.Request.URL}
-}
-
-func (b *browser) get(path string) shown {
-	b.Helper()
-	return b.do("GET", path, nil)
-}
-
-// signedIn is a browser with a session of somebody's token.
-func (c caller) signedIn() *browser {
-	c.Helper()
-	b := c.browser()
-	page := b.do("POST", "/sign-in", url.Values{"token": {c.token}})
-	require.Equal(c, http.StatusOK, page.status, page.text)
-	require.Equal(c, "/", page.at.Path)
-	return b
-}
-
-// link makes a link of a token's, and returns its code.
-func (w *world) linkOf(token string) string {
-	w.Helper()
-	id, _, err := identity.ParseToken(token)
-	require.NoError(w, err)
-	code := string(identity.NewSecret())
-	sum := sha256.Sum256([]byte(code))
-	w.exec(`INSERT INTO sign_in_links VALUES ($1, $2, clock_timestamp() + interval '15 minutes')`, sum[:], id)
-	return code
-}
-
-func (w *world) sessions() int {
-	w.Helper()
-	return one[int](w, `SELECT count(*) FROM access_tokens WHERE name = 'browser' AND revoked_at IS NULL`)
-}
-
-func TestALinkSignsItsFirstVisitorInAndNobodyElse(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	code := w.linkOf(w.as(7, identity.User).token)
-	first, second := w.browser(), w.browser()
-	page := first.get("/sign-in?code=" + code)
-	require.Equal(t, http.StatusOK, page.status, page.text)
-	require.Equal(t, "/", page.at.Path)
-	require.Contains(t, page.text, "user 7, user")
-	page = second.get("/sign-in?code=" + code)
-	require.Equal(t, http.StatusUnauthorized, page.status)
-	require.Contains(t, page.text, "used already")
-	require.Equal(t, http.StatusUnauthorized, second.get("/").status)
-	require.Equal(t, 1, w.sessions())
-}
-
-func TestALinkThatHasEndedOrWhoseTokenWasRevokedSignsNobodyIn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mine := w.as(7, identity.User)
-	ended, revoked := w.linkOf(mine.token), w.linkOf(mine.token)
-	sum := sha256.Sum256([]byte(ended))
-	w.exec(`UPDATE sign_in_links SET expires_at = clock_timestamp() - interval '1 second' WHERE code_sha256 = $1`, sum[:])
-	require.Equal(t, http.StatusUnauthorized, w.browser().get("/sign-in?code="+ended).status)
-	w.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp()`)
-	require.Equal(t, http.StatusUnauthorized, w.browser().get("/sign-in?code="+revoked).status)
-	require.Zero(t, w.sessions())
-}
-
-func TestALinkThatAnotherSiteLeadsToWaitsForAClick(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	code := w.linkOf(w.as(7, identity.User).token)
-	b := w.browser()
-	page := b.do("GET", "/sign-in?code="+code, nil, "Sec-Fetch-Site", "cross-site")
-	require.Equal(t, http.StatusOK, page.status)
-	require.Contains(t, page.text, "Sign in by this link")
-	require.Zero(t, w.sessions())
-	require.Equal(t, http.StatusForbidden, b.do("POST", "/sign-in", url.Values{"code": {code}}, "Sec-Fetch-Site", "cross-site").status)
-	require.Equal(t, "/", b.do("POST", "/sign-in", url.Values{"code": {code}}, "Sec-Fetch-Site", "same-origin").at.Path)
-	require.Equal(t, 1, w.sessions())
-}
-
-func TestASessionCountsWhileItsTokenCounts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mine := w.as(7, identity.User)
-	b := mine.signedIn()
-	require.Equal(t, http.StatusOK, b.get("/").status)
-	w.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() WHERE made_through = '{}'`)
-	page := b.get("/")
-	require.Equal(t, http.StatusUnauthorized, page.status)
-	require.Contains(t, page.text, "Your session has ended")
-
-	w.exec(`INSERT INTO users VALUES (8, 'user')`)
-	b = w.as(8, identity.User).signedIn()
-	require.Equal(t, http.StatusOK, b.get("/").status)
-	w.exec(`DELETE FROM users WHERE user_id = 8`)
-	require.Equal(t, http.StatusUnauthorized, b.get("/").status)
-}
-
-func TestASessionOfATokenThatEndsSoonEndsWithIt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mine := w.as(7, identity.User)
-	w.exec(`UPDATE access_tokens SET expires_at = clock_timestamp() + interval '1 hour'`)
-	mine.signedIn()
-	require.True(t, one[bool](w, `SELECT count(*) = 2 AND count(DISTINCT expires_at) = 1 FROM access_tokens`))
-}
-
-func TestWhoSignsOutIsSignedInNoMoreAlsoWithAKeptCookie(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	b := w.as(7, identity.User, identity.Read).signedIn()
-	at, err := url.Parse(w.server.URL)
-	require.NoError(t, err)
-	kept := b.client.Jar.Cookies(at)
-	page := b.do("POST", "/sign-out", url.Values{})
-	require.Equal(t, "/sign-in", page.at.Path)
-	require.Empty(t, b.client.Jar.Cookies(at))
-	b.client.Jar.SetCookies(at, kept)
-	require.Equal(t, http.StatusUnauthorized, b.get("/").status)
-	require.Zero(t, w.sessions())
-}
-
-func TestTheCookieOfASessionIsForNoScriptAndNoOtherSite(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mine, b := w.as(7, identity.User), w.browser()
-	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	plain := b.do("POST", "/sign-in", url.Values{"token": {mine.token}}).header.Get("Set-Cookie")
-	require.Regexp(t, `^echomind_session=ems_[^;]+; Path=/; Max-Age=43200; HttpOnly; SameSite=Lax$`, plain)
-	require.NotContains(t, plain, mine.token)
-	safe := b.do("POST", "/sign-in", url.Values{"token": {mine.token}}, "X-Forwarded-Proto", "https").header.Get("Set-Cookie")
-	require.Regexp(t, `^__Host-echomind_session=ems_[^;]+; Path=/; Max-Age=43200; HttpOnly; Secure; SameSite=Lax$`, safe)
-}
-
-// The API takes no cookie: a page of another site cannot have a browser change anything by it.
-func TestTheAPITakesNoSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	b := w.as(7, identity.Superadmin).signedIn()
-	require.Equal(t, http.StatusUnauthorized, b.get("/api/v1/me").status)
-	require.Equal(t, http.StatusUnauthorized, b.do("POST", "/api/v1/tokens", url.Values{}).status)
-}
-
-func TestNoPageOfAnotherSiteChangesAnythingByASession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	b := w.as(7, identity.User).signedIn()
-	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
-	path := fmt.Sprintf("/sources/%d/disable", c.id)
-	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://elsewhere.example"}, {"Origin", "null"}} {
-		page := b.do("POST", path, url.Values{}, headers...)
-		require.Equal(t, http.StatusForbidden, page.status, headers)
-		require.Equal(t, http.StatusForbidden, b.do("POST", "/sign-out", url.Values{}, headers...).status)
-	}
-	require.NotEqual(t, "DISABLED", one[string](w, `SELECT status FROM connectors WHERE id = $1`, c.id))
-	require.Equal(t, http.StatusOK, b.do("POST", path, url.Values{}, "Sec-Fetch-Site", "same-origin").status)
-	require.Equal(t, "DISABLED", one[string](w, `SELECT status FROM connectors WHERE id = $1`, c.id))
-	require.Equal(t, http.StatusUnauthorized, w.browser().do("POST", path, url.Values{}).status)
-}
-
-func TestWhereToGoOnAfterwardsIsThisSiteAlone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mine := w.as(7, identity.User)
-	for _, to := range []string{"https://elsewhere.example/", "//elsewhere.example/", `/\elsewhere.example/`, "/\t/elsewhere.example", "javascript:alert(1)", "sources"} {
-		b := w.browser()
-		b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		require.Equal(t, "/", b.do("POST", "/sign-in", url.Values{"token": {mine.token}, "to": {to}}).header.Get("Location"), to)
-	}
-	b := w.browser()
-	require.Equal(t, "/sources/3?zone=UTC", b.do("POST", "/sign-in", url.Values{"token": {mine.token}, "to": {"/sources/3?zone=UTC"}}).at.RequestURI())
-}
-
 // What each page answers about a connector to each standing: what one may not see is not there, and what one may not change is not changed.
 func TestEveryPageIsForWhomTheTableSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	w.exec(`INSERT INTO connector_types (name, kind, system, max_concurrent_syncs) VALUES ('tidy', 'job', true, 0)`)
 	for _, role := range identity.Roles {
 		for _, s := range []standing{{role, false, false}, {role, true, false}, {role, true, true}} {
 			w.exec(`DELETE FROM group_members`)
@@ -247,6 +36,7 @@ func TestEveryPageIsForWhomTheTableSays(t *testing.T) {
 			for _, of := range []identity.Ownership{
 				{UserID: 7, Scope: "user"}, {UserID: 8, Scope: "user"}, {UserID: 8, Scope: "group", GroupID: "g"}, {UserID: 7, Scope: "group", GroupID: "h"},
 				{UserID: 8, Scope: "org"}, {UserID: 8, Scope: "org", System: true},
+				{Scope: "system", System: true},
 			} {
 				c := w.something(of)
 				for operation, asked := range map[identity.Operation][]string{
@@ -394,7 +184,7 @@ func TestATokenIsShownOnceAlsoWhereItsFormIsSentAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.as(7, identity.User).signedIn()
-	form := url.Values{"name": {hostile}, "role": {"user"}, "scopes": {"read", "operate"}, "days": {"7"}, "once": {"a-form"}}
+	form := url.Values{"name": {hostile}, "role": {"user"}, "scopes": {"read", "operate"}, "once": {"a-form"}}
 	page := b.do("POST", "/tokens", form)
 	require.Equal(t, http.StatusOK, page.status, page.text)
 	made := regexp.MustCompile(`>(ems_[0-9]+_[0-9A-Za-z]+)</pre>`).FindStringSubmatch(page.text)
@@ -448,4 +238,92 @@ func TestRunsProblemsAndAdministrationShowWhatSomebodyMaySee(t *testing.T) {
 		w.harmless(page)
 		require.NotContains(t, b.get("/runs?status=NONE").text, "panic")
 	}
+}
+
+// What a form was sent to is no page that can be asked for: what its answer links to, and leads back to, is one.
+func TestLinksOfAPageThatAnswersAFormLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(7, identity.User).signedIn()
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	for path, form := range map[string]url.Values{
+		"/tokens": {"name": {"x"}, "role": {"user"}, "scopes": {"read"}},
+		fmt.Sprintf("/sources/%d/schedule", c.id): {"schedule_cron": {"every day"}},
+		fmt.Sprintf("/sources/%d/disable", c.id):  {},
+	} {
+		page := b.do("POST", path, form)
+		found := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page.text, -1)
+		require.NotEmpty(t, found, path)
+		for _, link := range found {
+			require.Equal(t, http.StatusOK, b.get(html.UnescapeString(link[1])).status, "%s links to %s", path, link[1])
+		}
+		for _, back := range regexp.MustCompile(`name="back" value="([^"]*)"`).FindAllStringSubmatch(page.text, -1) {
+			require.Equal(t, http.StatusOK, b.get(html.UnescapeString(back[1])).status, "%s leads back to %s", path, back[1])
+		}
+	}
+}
+
+func TestWhoPressesAgainAfterAScheduleWasChangedByOthersSavesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(7, identity.User).signedIn()
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('x', 'web', 7, 60) RETURNING id`)
+	path := fmt.Sprintf("/sources/%d/schedule", id)
+	version := regexp.MustCompile(`name="version" value="([^"]+)"`)
+	shown := html.UnescapeString(version.FindStringSubmatch(b.get(path).text)[1])
+	w.exec(`UPDATE connectors SET refresh_freq_minutes = 90 WHERE id = $1`, id)
+	late := b.do("POST", path, url.Values{"version": {shown}, "refresh_freq_minutes": {"30"}})
+	require.Equal(t, http.StatusPreconditionFailed, late.status)
+	again := html.UnescapeString(version.FindStringSubmatch(late.text)[1])
+	require.Equal(t, http.StatusOK, b.do("POST", path, url.Values{"version": {again}, "refresh_freq_minutes": {"30"}}).status)
+	require.Equal(t, int32(30), one[int32](w, `SELECT refresh_freq_minutes FROM connectors WHERE id = $1`, id))
+}
+
+func TestAPathThatLeadsUpIsNotSaidToBeDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(7, identity.User).signedIn()
+	page := b.do("POST", "/runs/%2e%2e/cancel", url.Values{})
+	require.NotContains(t, page.text, "The run was cancelled")
+	require.NotEqual(t, http.StatusOK, page.status)
+}
+
+func TestALongAddressIsRefusedInAShortPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	page := w.as(7, identity.User).signedIn().get("/?x=" + strings.Repeat("y", 30_000))
+	require.Equal(t, http.StatusUnprocessableEntity, page.status)
+	require.Less(t, len(page.text), 30_000)
+}
+
+func TestWhetherASourceIsAsFreshAsItMustBeIsShownWhereSomebodyHasSaidSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(7, identity.User).signedIn()
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('x', 'web', 7, 60) RETURNING id`)
+	pages := []string{"/", fmt.Sprintf("/sources/%d", id)}
+	shows := func(word string, limit string) {
+		t.Helper()
+		for _, path := range pages {
+			require.Contains(t, b.get(path).text, "</svg>"+word+"</span>", path)
+			require.Contains(t, b.get(path).text, "may be "+limit+" old", path)
+		}
+	}
+	for _, path := range pages {
+		require.NotContains(t, b.get(path).text, "may be ", path)
+	}
+	w.exec(`UPDATE connectors SET fresh_within_minutes = 120`)
+	shows("Never synced", "2 hours")
+	movestest.Force(w, w.conn, `UPDATE connectors SET last_sync_at = clock_timestamp() - interval '3 hours', synced_version = config_version`)
+	shows("Late", "2 hours")
+	w.exec(`INSERT INTO connectors (name, type, user_id, fresh_within_minutes) VALUES ('new one', 'web', 7, 1), ('free', 'web', 7, NULL)`)
+	require.Len(t, w.as(7, identity.User).get("/connectors?late=true")["connectors"], 1)
+	require.Contains(t, b.get("/?late=true").text, fmt.Sprintf(`href="/sources/%d"`, id))
+	require.NotContains(t, b.get("/?late=true").text, "new one")
+	movestest.Force(w, w.conn, `UPDATE connectors SET created_at = clock_timestamp() - interval '2 minutes' WHERE name <> 'x'`)
+	require.Len(t, w.as(7, identity.User).get("/connectors?late=true")["connectors"], 2)
+	require.NotContains(t, b.get("/?late=true").text, ">free<")
+	w.exec(`DELETE FROM connectors WHERE name <> 'x'`)
+	w.exec(`UPDATE connectors SET fresh_within_minutes = 2880`)
+	shows("Fresh", "2 days")
 }

@@ -90,7 +90,7 @@ func TestARunOfBeforeAConnectorWasOpenedIsForWhoSawItThen(t *testing.T) {
 	require.Zero(t, one[int](w, `SELECT count(*) FROM connector_handovers`))
 }
 
-// Nor do its status, its failure or its documents tell whoever has it now, or sees it now, what they were before.
+// Its status, failure and documents do not tell its new owner, or new viewers, what they were before.
 func TestWhatAConnectorSaidBeforeAHandoverIsForWhoSawItThen(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]map[string]any{

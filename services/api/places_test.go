@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
@@ -21,7 +20,7 @@ import (
 // replica is another API on the same database, without the key for secrets.
 func (w *world) replica() *world {
 	w.Helper()
-	cfg := api.Config{Refresh: config.Refresh{Web: 60}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100}
+	cfg := api.Config{Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100}
 	cfg.DatabaseURL, cfg.NATSURL = w.url, "nats://127.0.0.1:1" // nobody is there
 	pool, err := postgres.Open(w.Context(), cfg.DatabaseURL, "echomind-api", 4, postgres.As("echomind_api"))
 	require.NoError(w, err)

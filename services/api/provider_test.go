@@ -26,7 +26,7 @@ import (
 
 const audience = "https://api.example"
 
-// provider is zitadel's OpenID provider, served by HTTP, on its example's storage. It gives tokens to whoever asks as a client of the subject's name.
+// provider is zitadel's OpenID provider, served by HTTP, on its example's storage. It gives tokens to every client, with the client's name as the subject.
 type provider struct {
 	*storage.Storage
 	*testing.T

@@ -79,7 +79,7 @@ func TestFromWhoIsNoTrustedProxyNothingIsBelieved(t *testing.T) {
 	}
 }
 
-// Whoever writes what cannot be read is taken for the proxy nearest to it, and shares that one's limit.
+// A client that writes what cannot be read is taken for the nearest proxy, and shares its limit.
 func TestHostileHeadersGiveNobodyALimitOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := behind(t, "127.0.0.1/32", "10.0.0.0/8")

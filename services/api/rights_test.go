@@ -41,7 +41,7 @@ func TestEveryOperationIsForWhomTheTableSays(t *testing.T) {
 	})
 }
 
-// The same of whom an issuer has signed in: it says the role, and who leads; who is a member is written down.
+// The same of users whom an issuer has signed in: it says their role and what they lead; group_members says where they are members.
 func TestEveryOperationIsForWhomTheTableSaysOfThoseWhomAnIssuerHasSignedIn(t *testing.T) {
 	t.Parallel()
 	w, p := believing(t, func(c *api.Config) {
@@ -63,6 +63,7 @@ func (w *world) eachOperation(as func(standing) caller) {
 	w.Helper()
 	t := w.T
 	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	w.exec(`INSERT INTO connector_types (name, kind, system, max_concurrent_syncs) VALUES ('tidy', 'job', true, 0)`)
 	tried := map[identity.Operation]int{}
 	for _, role := range identity.Roles {
 		for _, s := range []standing{{role, false, false}, {role, true, false}, {role, true, true}} {
@@ -77,17 +78,19 @@ func (w *world) eachOperation(as func(standing) caller) {
 			for _, of := range []identity.Ownership{
 				{UserID: 7, Scope: "user"}, {UserID: 8, Scope: "user"}, {UserID: 8, Scope: "group", GroupID: "g"}, {UserID: 7, Scope: "group", GroupID: "h"},
 				{UserID: 8, Scope: "org"}, {UserID: 7, Scope: "user", System: true}, {UserID: 8, Scope: "org", System: true},
+				{Scope: "system", System: true},
 			} {
 				for _, operation := range identity.Operations() {
 					c := w.something(of)
 					got := me.try(operation, c)
 					if got == 0 {
+						w.exec(`DELETE FROM connectors`)
 						continue
 					}
 					tried[operation]++
 					require.Equal(t, expected(who, operation, of), got, "%s by %+v of %+v", operation, s, of)
 					if operation != identity.CreateConnector && operation != identity.DeleteConnector {
-						shown := fmt.Sprint(me.get("/connectors?page_size=500")["connectors"], me.get("/runs?page_size=500")["runs"])
+						shown := fmt.Sprint(me.get("/connectors?page_size=20")["connectors"], me.get("/runs?page_size=20")["runs"])
 						require.Equal(t, who.Sees(of), strings.Contains(shown, fmt.Sprintf(" id:%d ", c.id)) || strings.Contains(shown, fmt.Sprintf("connector_id:%d ", c.id)),
 							"%+v lists %+v after %s", s, of, operation)
 					}
@@ -103,12 +106,22 @@ func (w *world) eachOperation(as func(standing) caller) {
 	}
 }
 
+// typeOf is a type that a connector of an ownership may have.
+func typeOf(of identity.Ownership) string {
+	switch {
+	case of.Scope == "system":
+		return "tidy"
+	case of.System:
+		return "word_count"
+	}
+	return "web"
+}
+
 // something makes a connector that waits for a worker.
 func (w *world) something(of identity.Ownership) something {
 	w.Helper()
-	kind := map[bool]string{true: "word_count", false: "web"}[of.System]
-	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, '')) RETURNING id`,
-		kind, of.UserID, of.Scope, of.GroupID)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, nullif($2, 0), $3, nullif($4, '')) RETURNING id`,
+		typeOf(of), of.UserID, of.Scope, of.GroupID)
 	w.exec(`SELECT moves.trigger_sync($1)`, id)
 	return something{of, id, movestest.Claim(w, w.conn, id)}
 }
@@ -147,7 +160,11 @@ func (c caller) try(operation identity.Operation, on something) int {
 	case identity.CancelRun:
 		return c.do("POST", "/runs/"+on.run.String()+"/cancel", nil).status
 	case identity.CreateConnector:
-		body := map[string]any{"name": "new", "type": map[bool]string{true: "word_count", false: "web"}[on.System], "user_id": on.UserID, "scope": on.Scope, "refresh_freq_minutes": nil}
+		body := map[string]any{"name": "new", "type": typeOf(on.Ownership), "user_id": on.UserID, "scope": on.Scope, "refresh_freq_minutes": nil}
+		if on.Scope == "system" { // there is one of its type
+			c.exec(`DELETE FROM connectors`)
+			delete(body, "user_id")
+		}
 		if on.GroupID != "" {
 			body["scope_id"] = on.GroupID
 		}
@@ -272,7 +289,7 @@ func TestATokenForSomebodyElseCountsWhileItsMakerIsASuperadmin(t *testing.T) {
 	require.Equal(t, 200, child.do("GET", path, nil).status)
 }
 
-// Whoever finds somebody's least token locks them out of nothing.
+// A finder of somebody's least token locks them out of nothing.
 func TestATokenEndsNoneThatMayMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

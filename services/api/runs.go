@@ -52,7 +52,7 @@ type SyncRun struct {
 	WaitMessage        *string    `json:"wait_message"`
 	Parameters         Object     `json:"parameters" nullable:"true"`
 	Result             Object     `json:"result" nullable:"true" doc:"Null, as parameters, for a token without the scope read."`
-	Warnings           []string   `json:"warnings"`
+	Warnings           []string   `json:"warnings" doc:"What its user should know, such as what it left out; empty for who may not change the connector, or has no scope read."`
 	ProgressDone       *int64     `json:"progress_done"`
 	ProgressTotal      *int64     `json:"progress_total"`
 	ProgressText       *string    `json:"progress_text"`
@@ -345,7 +345,7 @@ func (a *API) cancelRun(ctx context.Context, in *OnceByRun) (*OneRun, error) {
 		}
 		out.Body = viewRun(found)
 		if !requestOf(ctx).Has(identity.Read) {
-			out.Body.Parameters, out.Body.Result = nil, nil
+			out.Body.Parameters, out.Body.Result, out.Body.Warnings, out.Body.ProgressText = nil, nil, []string{}, nil
 		}
 		return nil
 	})

@@ -148,7 +148,13 @@ func (a *API) byToken(r *http.Request, token string) (who identity.Who, err erro
 	if err != nil {
 		return who, err
 	}
-	who = identity.Who{UserID: found.UserID, TokenID: found.TokenID, Role: identity.Role(found.Role), Groups: found.Groups, Leads: found.Leads}
+	// The sessions that were begun with a token share one rate, as many as they are.
+	if found.SessionOf != 0 {
+		if wait := a.limiter.take(fmt.Sprint("sessions of ", found.SessionOf), time.Now()); wait > 0 {
+			return who, problem.TooMany(int(wait/time.Second) + 1)
+		}
+	}
+	who = identity.Who{IsSession: found.SessionOf != 0, UserID: found.UserID, TokenID: found.TokenID, Role: identity.Role(found.Role), Groups: found.Groups, Leads: found.Leads}
 	for _, scope := range found.Scopes {
 		who.Scopes = append(who.Scopes, identity.Scope(scope))
 	}

@@ -161,7 +161,7 @@ func TestWhoHasNoTokenIsToldHowToSignIn(t *testing.T) {
 	require.Equal(t, `Bearer realm="echomind", error="insufficient_scope", scope="write"`, r.header.Get("WWW-Authenticate"))
 }
 
-// A key that the issuer has begun to use counts at once, and whoever makes keys up has nobody asked for each.
+// A key that the issuer has begun to use counts at once; made-up keys do not each cause a request.
 func TestTheIssuersKeysAreFetchedAnewAndBoundedlyOften(t *testing.T) {
 	t.Parallel()
 	w, p := believing(t)

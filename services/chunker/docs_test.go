@@ -35,7 +35,7 @@ func TestAFolderOfWhichNothingIsTakenSaysSo(t *testing.T) {
 }
 
 func TestARemarkSaysWhatIsLeftOut(t *testing.T) {
-	folder := files.Result{Whole: true, Result: source.Result{Listed: 1}, LeftOut: files.LeftOut{Hidden: 2}}
+	folder := files.Result{Whole: true, Result: source.Result{Listed: 1}, LeftOut: files.LeftOut{Hidden: files.Left{N: 2}}}
 	require.Equal(t, "left out: hidden files: 2", remarkOf(files.Config{}, folder))
 	require.Equal(t, "a bound", remarkOfSite(crawl.Result{Bound: "a bound"}))
 	require.Empty(t, remarkOfSite(crawl.Result{}))

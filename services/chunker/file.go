@@ -50,6 +50,9 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	f.metrics.folder(result)
 	if err == nil {
 		run.Remark(remarkOf(cfg, result))
+		for _, name := range result.LeftOut.Names() {
+			run.Warn(name)
+		}
 	}
 	run.Log().Info("folder read", "listed", result.Listed, "put", result.Put, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "err", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/echomind/sync/internal/confine"
@@ -53,6 +54,9 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 		run.ListingPartial()
 	}
 	run.Remark(remarkOfSite(result))
+	for _, page := range result.LeftOut.Pages() {
+		run.Warn(page)
+	}
 	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "skipped", result.Skipped, "held", result.Held,
 		"truncated", result.Bound, "err", err)
@@ -61,12 +65,7 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 
 // remarkOfSite says what a crawl has left out, and why.
 func remarkOfSite(result crawl.Result) string {
-	var said []string
-	for _, part := range []string{result.Bound, result.LeftOut.String()} {
-		if part != "" {
-			said = append(said, part)
-		}
-	}
+	said := slices.DeleteFunc([]string{result.Bound, result.LeftOut.String()}, func(part string) bool { return part == "" })
 	return strings.Join(said, "; ")
 }
 

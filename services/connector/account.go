@@ -1,6 +1,7 @@
 package connector
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -86,13 +87,9 @@ func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequ
 		Limits: s.config.limits(), Cleaner: cleaner, Metrics: s.metrics, Waits: run.Waits,
 	}
 	api, err := provider.NewClient(opts)
-	if err != nil {
-		release()
-		return nil, err
-	}
 	opts.Tokens = nil
-	plain, err := provider.NewClient(opts)
-	if err != nil {
+	plain, bad := provider.NewClient(opts)
+	if err = cmp.Or(err, bad); err != nil {
 		release()
 		return nil, err
 	}

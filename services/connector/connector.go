@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/internal/confine"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/room"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
@@ -107,13 +108,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 
 // sweep forgets, from time to time, the quotas of accounts that are not used any more.
 func (s *service) sweep(ctx context.Context) {
-	for ticks := time.NewTicker(sweepEvery); ; {
-		select {
-		case <-ctx.Done():
-			ticks.Stop()
-			return
-		case <-ticks.C:
-		}
+	for repeat.Sleep(ctx, sweepEvery) == nil {
 		if err := s.quotas.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("quotas that nobody uses are not forgotten; it is tried again in an hour", "err", err)
 		}

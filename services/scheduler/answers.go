@@ -13,8 +13,8 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// notedFrom is from which publication on it is written down that the broker has taken a message: the first is every sync's, the second
-// that of whatever a wiped stream has lost. Before somebody's connector fails for it, it is taken ten times.
+// notedFrom is the publication of a message from which on it is written down that the broker has taken it. Every sync has a first
+// publication, and a second one if a wiped stream has lost it. A connector fails only after the broker has taken its message ten times.
 const notedFrom = 3
 
 // answer is what the broker has answered to one publication, as moves.note_published wants it.
@@ -46,8 +46,8 @@ func inWords(err error) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(says, ""), "\x00", "")
 }
 
-// note writes down what the broker has answered, in one statement, where there is something out of the ordinary. What nobody could write
-// down does not count against a connector.
+// note writes down what the broker has answered, in one statement, where there is something out of the ordinary. An answer that could not
+// be written down does not count against a connector.
 func (d *dispatcher) note(ctx context.Context, answers []answer) {
 	if len(answers) == 0 {
 		return

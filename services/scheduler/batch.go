@@ -13,11 +13,11 @@ import (
 type attempt bool
 
 const (
-	// atOnce does it with all of them, in no savepoint. What a transaction has locked, and one of its savepoints has written,
-	// bears the names of both: Postgres never takes such a row's old version out of an index while it reads it, as it does with
-	// others, and each look would read all that was claimed since the last vacuum.
+	// atOnce does it with all rows, in no savepoint. A row that a transaction has locked, and one of its savepoints has written,
+	// bears the ids of both: Postgres never takes the old version of such a row out of an index while it reads it, as it does with
+	// other rows, and each look would read all that was claimed since the last vacuum.
 	atOnce attempt = false
-	// inHalves is for rows of which one is refused.
+	// inHalves is for rows when one is refused.
 	inHalves attempt = true
 )
 

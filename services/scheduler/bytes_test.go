@@ -90,7 +90,7 @@ func TestAStreamThatAnswersNothingHoldsABatchForItsDeadlineAndFewBytesOfIt(t *te
 
 func TestWhatIsClaimedIsSentAlsoWhenTheSchedulerIsToldToStop(t *testing.T) {
 	s := setStage(t)
-	s.large(10, numbers)
+	s.large(6, numbers)
 	s.force(`UPDATE connectors SET state = config, listing = config`)
 	scheduler := s.scheduler()
 	batch := s.claim(scheduler)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// calendarsAtOnce is how many calendars are read and asked before the next are; mostTimes how many stretches of time of calendars are
-	// remembered, 24 bytes each, and mostCalendars of how many.
+	// calendarsAtOnce is how many calendars are read and asked together. mostTimes is how many of their stretches of time are
+	// remembered, 24 bytes each; mostCalendars is how many calendars are.
 	calendarsAtOnce = 16
 	mostTimes       = 400_000
 	mostCalendars   = 50
@@ -56,8 +56,8 @@ func (c calendarRead) of(named calendarNamed) calendarOf {
 }
 
 // each does something with all rows of a batch and their calendars: first with those that name none, then with those of a few calendars at
-// a time, so that many are never held at once. The rows are locked: what their calendars say is looked up behind that, and whoever changes one since
-// has them planned anew. A calendar that cannot be read is its connectors' problem; an error is Postgres's.
+// a time, so that many are never held at once. The rows are locked, and their calendars are looked up after that: a later change of a calendar
+// has the rows planned anew. A calendar that cannot be read is its connectors' problem; an error is Postgres's.
 func (c *calendarCache) each(ctx context.Context, q *dbgen.Queries, names []calendarNamed, do func(i int, of calendarOf)) error {
 	var some []int
 	for i, n := range names {
@@ -173,8 +173,7 @@ func (s *Scheduler) replans(ctx context.Context) error {
 	return s.whenAsked(ctx, s.replanWake, "schedules of changed calendars", s.Replan)
 }
 
-// Replan has the schedules planned anew that name a calendar which has changed: what is worked out anew is left to Plan, and what is due at
-// once to the tick.
+// Replan has the schedules of changed calendars planned anew: Plan works them out, and the tick claims what is due at once.
 func (s *Scheduler) Replan(ctx context.Context) error {
 	for some := false; ctx.Err() == nil; some = true {
 		n, err := deadline.Get(ctx, "scheduler.replan_calendars", claimTimeout, func(ctx context.Context) (int32, error) {

@@ -115,7 +115,7 @@ func (s *Scheduler) claim(
 	if err != nil {
 		return nil, 0, err
 	}
-	over, noPlace := 0, false // of which no slot runs; whether nothing else is looked for
+	over, noPlace := 0, false // how many run no slot; whether nothing else is looked for
 	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		for _, d := range part {
@@ -211,7 +211,7 @@ func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockD
 	return all, err
 }
 
-// passOver writes down when connectors are due next of which no slot that has come runs.
+// passOver writes down when connectors are due next if none of their slots that have come runs.
 func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) error {
 	if len(plans) == 0 {
 		return nil
@@ -220,8 +220,17 @@ func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) erro
 	if err != nil {
 		return wrap("write what is passed over", err)
 	}
-	_, err = s.queries.WithTx(tx).Plan(ctx, text)
-	return wrap("pass slots over", err)
+	if _, err = s.queries.WithTx(tx).Plan(ctx, text); err != nil {
+		return wrap("pass slots over", err)
+	}
+	var bad []plan
+	for _, p := range plans {
+		if p.Bad {
+			bad = append(bad, *p)
+		}
+	}
+	s.tellBad(bad)
+	return nil
 }
 
 // claim is what one claim writes down, as moves.claim wants it.

@@ -25,7 +25,7 @@ type failure struct {
 // answered is what one transaction writes down of a condition's answers.
 type answered struct {
 	met      []int32
-	plans    []*plan // of which no slot runs: for a policy, or because the condition is not met
+	plans    []*plan // they run no slot: for a policy, or because the condition is not met
 	unmet    int
 	failures []failure
 }
@@ -36,8 +36,8 @@ type tally struct {
 	types                       map[string]bool // of those that are met
 }
 
-// writeAnswers writes down what a condition has said of connectors, each of which must stand as it did when it was asked about: a change, or another scheduler,
-// may have come first. It says of how many something was written.
+// writeAnswers writes down what a condition has said of connectors. Each must stand as it did when it was asked about: a change, or another scheduler,
+// may have come first. written counts the connectors that had something written.
 func (s *Scheduler) writeAnswers(ctx context.Context, name string, answers map[int32]reply) (written int, err error) {
 	if len(answers) == 0 {
 		return 0, nil

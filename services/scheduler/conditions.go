@@ -85,8 +85,8 @@ func (a *asking) outcome() error {
 	return err
 }
 
-// look sends the conditions that something due asks on their way, and waits for none; left is called where one has more to ask than its turn
-// was long.
+// look starts the conditions that something due asks, and waits for none. It calls left where the turn of a condition was too short for all
+// that it asks about.
 func (a *asking) look(ctx context.Context, left func()) error {
 	due, err := deadline.Get(ctx, "scheduler.due_conditions", queryTimeout, func(ctx context.Context) ([]dbgen.DueConditionsRow, error) {
 		return a.scheduler.queries.DueConditions(ctx, dbgen.DueConditionsParams{Most: mostConditions})
@@ -142,7 +142,7 @@ func (a *asking) turn(ctx context.Context, of dbgen.DueConditionsRow) (more bool
 	return true, nil
 }
 
-// batch asks about some, and says of how many something was written down; where the turn is over before it has asked, how many there are.
+// batch asks about some jobs, and returns for how many something was written down; if the turn ends before it has asked, how many there are.
 func (a *asking) batch(ctx context.Context, session *conditions.Session, of dbgen.DueConditionsRow, until time.Time) (int, error) {
 	s := a.scheduler
 	rows, err := deadline.Get(ctx, "scheduler.asking", queryTimeout, func(ctx context.Context) ([]dbgen.AskingRow, error) {
@@ -180,7 +180,7 @@ func (a *asking) together(name string) int {
 	return cmp.Or(a.size[name], mostQuestions)
 }
 
-// fits makes it fewer where time did not suffice for so many, and more again where it does.
+// fits makes together smaller where time did not suffice for so many jobs, and larger again where it does.
 func (a *asking) fits(name string, n int, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -246,8 +246,8 @@ func (q *question) says(r dbgen.AskingRow, met *bool, problem string) {
 	q.answers[r.ID] = reply{due: r.NextSyncAt, version: r.ConfigVersion, met: met != nil && *met, problem: problem}
 }
 
-// ask asks about all at once; where that fails about each half, down to the jobs that are to blame, each of which fails alone. What
-// time does not suffice for is left out. An error is Postgres's, and nobody's failure.
+// ask asks about all jobs at once. Where that fails it asks about each half, down to the jobs that are to blame: each fails alone. Jobs
+// for which there is no time are left out. An error is Postgres's, and no job's failure.
 func (q *question) ask(ctx context.Context, jobs []dbgen.AskingRow, timeout time.Duration) error {
 	if len(jobs) == 0 || time.Now().After(q.until) {
 		return nil

@@ -239,7 +239,7 @@ func TestAnAnswerThatIsTooOldIsAskedForAgain(t *testing.T) {
 	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": 50}`, "schedule_cron": "0 * * * *"})
 	s.at(utc("2026-02-02 13:00"))
 	s.ask(s.scheduler())
-	s.at(utc("2026-02-02 13:06")) // whoever was to claim it is gone
+	s.at(utc("2026-02-02 13:06")) // the scheduler that was to claim it is gone
 	s.exec(`UPDATE changes SET n = 0`)
 	if n := len(s.claimJobs(s.scheduler())); n != 0 {
 		t.Error("it is claimed for an old answer")
@@ -295,7 +295,8 @@ func TestOneBadConfigurationAmongManyFailsAlone(t *testing.T) {
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, condition, config)
 		SELECT 'c' || i, 'refresh', 1, 60, 'enough', jsonb_build_object('least', CASE WHEN i % 700 = 0 THEN 'x' ELSE (i % 100)::text END)
 		FROM generate_series(1, 2100) i`)
-	s.ask(s.scheduler())
+	scheduler := s.scheduler()
+	s.until(3+1278, func() { s.ask(scheduler) }, `SELECT count(*) FROM connectors WHERE status = 'ERROR' OR condition_met_at IS NOT NULL`)
 	want(s, "3 failed, 1278 met, 819 not", `SELECT count(*) FILTER (WHERE status = 'ERROR') || ' failed, ' || count(*) FILTER (WHERE condition_met_at IS NOT NULL) || ' met, ' ||
 		count(*) FILTER (WHERE status = 'ACTIVE' AND condition_met_at IS NULL) || ' not' FROM connectors`)
 	if bad := one[string](s, `SELECT string_agg(DISTINCT error_message, '') FROM runs WHERE status = 'failed'`); !strings.Contains(bad, `type integer: "x"`) {

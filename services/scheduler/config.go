@@ -40,6 +40,8 @@ type Config struct {
 	LeaseSeconds int `env:"WORKER_LEASE_SECONDS" envDefault:"15"`
 	// ForeignTimeout is when a SYNCING connector of a subscriber without the worker kit is rescued, as in 6h or 90m.
 	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
+	// Refresh is how often new connectors are synced.
+	Refresh Refresh
 	// Election is how one of several schedulers becomes the one that works.
 	Election leader.Config
 }
@@ -60,6 +62,7 @@ func (c Config) Validate() error {
 		config.AtLeast("WORKER_LEASE_SECONDS", c.LeaseSeconds, 3),
 		c.checkForeignTimeout(),
 		c.checkCatchUpWindow(),
+		c.Refresh.Validate(),
 		c.Election.Validate(),
 	)
 }

@@ -21,7 +21,7 @@ import (
 // publishing is slow hold up no fifth. With more types they take turns, batch by batch.
 const mostBatches = 8
 
-// lanes claim and publish what is due, each type in a lane of its own: no other type waits for one of which somebody holds the turn,
+// lanes claim and publish what is due, each type in a lane of its own: no type waits for another whose turn somebody holds,
 // or whose configurations are large.
 type lanes struct {
 	scheduler *Scheduler
@@ -133,7 +133,7 @@ func (l *lanes) atWork() int {
 	return len(l.busy)
 }
 
-// sooner is the shorter of two pauses of which 0 is none.
+// sooner is the shorter of two pauses; 0 is none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return cmp.Or(a, b)
@@ -180,7 +180,7 @@ func (s *Scheduler) mayClaim(ctx context.Context, kind string, limit int) (bool,
 	return may, wrap("ask what may be claimed", err)
 }
 
-// batch claims one batch, of at most what the stream takes, and hands it on to be published. Its place is taken until it is, and its room.
+// batch claims one batch, of at most what the stream takes, and hands it on to be published. It keeps its place and its room until it is published.
 func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit int) (n, room int, err error) {
 	room, leave, done := l.take(ctx, kind)
 	if room == 0 {
@@ -204,9 +204,9 @@ func (l *lanes) batch(ctx context.Context, pipe *pipeline, kind string, limit in
 	return len(batch), room, nil
 }
 
-// take waits for a place and for room in the stream, and says how many messages may be brought; 0 = none, and nothing is taken. Two batches
-// see the same room, so that each takes what it may bring until it has. Where that may be not enough for all, it takes half. leave gives back
-// the place alone, done both.
+// take waits for a place and for room in the stream, and says how many messages may be sent; 0 = none, and nothing is taken. Two batches
+// see the same room, so each keeps the room for its messages until they are sent. Where the room may not suffice for all, a batch takes half.
+// leave gives back the place alone, done both.
 func (l *lanes) take(ctx context.Context, kind string) (n int, leave, done func()) {
 	if l.places.Acquire(ctx, 1) != nil {
 		return 0, nil, nil

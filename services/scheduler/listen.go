@@ -82,7 +82,7 @@ func (s *Scheduler) listenOnce(ctx context.Context, url string) error {
 	}
 }
 
-// notified returns the type of which something was notified. A silent connection is asked for a sign of life, so that one
+// notified returns the type that a notification names. A silent connection is asked for a sign of life, so that one
 // that is dead without having been closed is noticed.
 func (s *Scheduler) notified(ctx context.Context, conn *pgx.Conn) (kind string, err error) {
 	for {

@@ -28,8 +28,8 @@ func (s *Scheduler) Republish(ctx context.Context) error {
 	return err
 }
 
-// lookForMessages gives each type a batch in turn, until nothing more is lost or the look's time is over. The type whose
-// trigger waits longest comes first, but for those to which the look before did not come.
+// lookForMessages gives each type a batch in turn, until nothing more is lost or the look's time is over. The types
+// that the look before did not reach come first, then the type whose trigger waits longest.
 func (s *Scheduler) lookForMessages(ctx context.Context) (outcome, error) {
 	s.looking.Lock()
 	defer s.looking.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// manyLost is 60,000 connectors, of which 20,000 are fetched by 100 workers that are all lost; failures says of connector i how
-// often each of them has failed before.
+// manyLost is 60,000 connectors; 20,000 of them are fetched by 100 workers that are all lost. failures says of connector i how
+// often it has failed before.
 func (s *stage) manyLost(failures string) (silent string) {
 	s.Helper()
 	for _, table := range []string{"connectors", "open_runs", "workers"} {

@@ -70,7 +70,7 @@ func (m *ledgerMetrics) verdict(r dbgen.VerdictsRow) {
 	if r.Reason != nil {
 		reason = *r.Reason
 	}
-	// Whoever writes another reason is counted as other, so that labels stay bounded.
+	// Any other reason is counted as other, so that labels stay bounded.
 	if _, known := lifecycle.Reasons[lifecycle.Reason(reason)]; !known && reason != "" {
 		reason = "other"
 	}

@@ -101,7 +101,7 @@ func (s *Scheduler) measureServer(ctx context.Context) error {
 	return nil
 }
 
-// orZero reads a column of a system view, of which sqlc cannot tell that it is never null.
+// orZero reads a column of a system view; sqlc cannot tell that it is never null.
 func orZero[T any](value *T) (v T) {
 	if value != nil {
 		v = *value

@@ -23,6 +23,7 @@ type metrics struct {
 	rescued       *prometheus.CounterVec
 	conditions    *prometheus.CounterVec
 	conditionTime *prometheus.HistogramVec
+	badSchedules  prometheus.Counter
 	left          *prometheus.GaugeVec
 	looks         *prometheus.HistogramVec
 	ledger        ledgerMetrics
@@ -39,7 +40,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		ticks:      m.counter("scheduler_ticks_total", "Ticks: looks for what is due."),
 		tickErrors: m.counter("scheduler_tick_errors_total", "Ticks that ended early."),
 		ticking: telemetry.Register(registry, prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "scheduler_tick_duration_seconds", Help: "Time that a tick takes for one type of which something is due, with all that it claims and publishes.",
+			Name: "scheduler_tick_duration_seconds", Help: "Time that a tick takes for one type that has something due, with all that it claims and publishes.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		})),
 		claimed: m.counters("scheduler_claimed_total", "Connectors claimed: PENDING in Postgres, and about to be published.", "type"),
@@ -48,14 +49,15 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "scheduler_dispatch_lag_seconds", Help: "Time from due to published, by Postgres's clock up to the claim.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12),
 		}, []string{"type"})),
-		publishErrors: m.counter("scheduler_publish_errors_total", "Batches of which some message was not acknowledged."),
+		publishErrors: m.counter("scheduler_publish_errors_total", "Batches with a message that was not acknowledged."),
 		republished:   m.counters("scheduler_republished_total", "Messages that were lost and published again.", "type"),
 		rescued:       m.counters("scheduler_rescued_total", "Connectors that were claimed again after a lost worker.", "type"),
-		conditions:    m.counters("scheduler_conditions_total", "Jobs of which a condition was asked, by what it said: met, not met, failed.", "condition", "outcome"),
+		conditions:    m.counters("scheduler_conditions_total", "Jobs whose condition was asked, by what it said: met, not met, failed.", "condition", "outcome"),
 		conditionTime: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "scheduler_condition_duration_seconds", Help: "Time in which a condition was asked about a batch of jobs.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"condition"})),
+		badSchedules: m.counter("scheduler_bad_schedules_total", "Connectors that were disabled, because their schedules cannot be worked out."),
 		left: m.gauges("scheduler_look_left", "About how many connectors the last look left to the next one, because its time was over, or the "+
 			"stream or Postgres took nothing more; 0 = it came to its end.", "look"),
 		looks: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{

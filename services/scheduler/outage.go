@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// afterAnOutage is how long something must have been due before this scheduler began to look to be work that an outage has left.
+// afterAnOutage is for how long work must have been due, when this scheduler began to look, to count as left by an outage.
 const afterAnOutage = time.Minute
 
 // outage knows since when this scheduler looks, by Postgres's clock: since it leads, or Postgres is back.
@@ -17,7 +17,7 @@ type outage struct {
 	back time.Time
 }
 
-// forget is for when it does not look any more: an outage may have begun.
+// forget is called when the scheduler looks no more: an outage may have begun.
 func (o *outage) forget() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,9 +41,9 @@ func (o *outage) since(now time.Time) time.Time {
 	return o.back
 }
 
-// later is when a connector is claimed whose slots an outage has left behind, of which one would run now; zero = now. Each has its place in
-// the window, by its id, and before its own next slot. What would be too late or too old then, has been put off before, or is wanted all
-// the same, is claimed now.
+// later is when to claim a connector if an outage has left its slots behind and one of them would run now; zero = now. Each connector has
+// its place in the window, by its id, and before its own next slot. A connector is claimed now if its slot would be too late or too old
+// then, was put off before, or is wanted all the same.
 func later(r dbgen.LockDueRow, s slot, back time.Time, window time.Duration) time.Time {
 	if window == 0 || s.At == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
 		!r.NextSyncAt.Before(back.Add(-afterAnOutage)) {

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,8 +14,8 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// plans works out cron schedules until ctx ends. It is a loop of its own: what waits for its plan waits for no tick. Slots that
-// passed have theirs, whose verdicts nobody waits for, however many there are.
+// plans works out cron schedules until ctx ends. It is a loop of its own: a connector that waits for its plan waits for no tick.
+// Slots that passed have another loop, passes: nobody waits for their verdicts, however many there are.
 func (s *Scheduler) plans(ctx context.Context) error {
 	return s.whenAsked(ctx, s.planWake, "cron schedules", s.Plan)
 }
@@ -57,6 +56,7 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("plan cron schedules: %w", err)
 		}
+		s.tellBad(b.bad)
 		if b.due {
 			s.wishes.add("")
 			signal(s.wake)
@@ -68,11 +68,22 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 	return nil
 }
 
+// tellBad says which connectors were disabled, by the first of them: somebody may have written a million.
+func (s *Scheduler) tellBad(bad []plan) {
+	if len(bad) == 0 {
+		return
+	}
+	s.metrics.badSchedules.Add(float64(len(bad)))
+	s.log.Error("connectors are disabled, because their schedules cannot be worked out", "connectors", len(bad), "first", bad[0].ID, "why", bad[0].Problem)
+}
+
 // planned is what became of one batch.
 type planned struct {
 	// written counts those that the next batch does not find: planned, or refused and remembered.
 	found, written int
 	due            bool // something of it is due now
+	// bad are those that are disabled.
+	bad []plan
 }
 
 func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b planned, err error) {
@@ -101,8 +112,16 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 			return wrap("write the plans", err)
 		}
 		n, err := s.queries.WithTx(tx).Plan(ctx, text)
+		if err != nil {
+			return wrap("write the plans down", err)
+		}
 		b.written += int(n)
-		return wrap("write the plans down", err)
+		for _, p := range part {
+			if p.Bad {
+				b.bad = append(b.bad, p)
+			}
+		}
+		return nil
 	}
 	err = write(ctx, tx, how, all, set, func(p plan, err error) error {
 		// Why there is no plan is for its user to see; where the row takes no word at all, it waits.
@@ -134,6 +153,8 @@ type plan struct {
 	SlotAt         *time.Time `json:"slot_at,omitempty"`
 	PlannedThrough *time.Time `json:"planned_through,omitempty"`
 	Problem        string     `json:"problem,omitempty"`
+	// Bad is a schedule that nobody can work out: the connector is disabled.
+	Bad bool `json:"bad,omitempty"`
 	// Passed are slots that no run answers.
 	Passed []slots.Answer `json:"passed,omitempty"`
 	// Unmet is why its condition passes it over; UnmetSlot the slot, unless there is none, or it is in Passed.
@@ -149,8 +170,12 @@ func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
 	columns := columnsOfUnplanned(r)
 	columns.Calendar = c.Calendar
 	schedule, err := columns.Schedule()
-	if err = cmp.Or(err, c.err); err != nil {
-		p.Problem = err.Error()
+	switch {
+	case err != nil:
+		p.isBad(err.Error())
+		return p
+	case c.err != nil:
+		p.Problem = c.err.Error()
 		return p
 	}
 	if p.PlannedThrough == nil {
@@ -161,7 +186,15 @@ func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
 		return p
 	}
 	columns.Through = p.PlannedThrough
-	return *planOn(r.ID, *r.ScheduleCron, schedule.Plan(columns.State(), r.Now))
+	p = *planOn(r.ID, *r.ScheduleCron, schedule.Plan(columns.State(), r.Now))
+	if p.Problem != "" && r.Calendar == nil { // else the calendar may change
+		p.isBad(p.Problem)
+	}
+	return p
+}
+
+func (p *plan) isBad(why string) {
+	p.Bad, p.Problem = true, "disabled, because of its schedule: "+why+"; correct it, then enable the connector"
 }
 
 // planOn writes down what was worked out of a cron schedule.

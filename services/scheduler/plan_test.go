@@ -205,7 +205,7 @@ func TestAScheduleThatGoesBeyondAllTimeSaysSo(t *testing.T) {
 	far, fine := s.cronConnector("0 0 1 1 *", time.Hour), s.cronConnector(nightly, 48*time.Hour)
 	s.force(`UPDATE connectors SET planned_through = '9998-12-31 12:00+00' WHERE id = $1`, far)
 	s.plan()
-	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE '%never comes due' FROM connectors WHERE id = $1`, far)
+	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NULL AND status = 'DISABLED' AND status_message LIKE '%never comes due;%' FROM connectors WHERE id = $1`, far)
 	want(s, true, `SELECT NOT needs_plan AND next_sync_at IS NOT NULL AND status_message IS NULL FROM connectors WHERE id = $1`, fine)
 }
 

@@ -19,7 +19,7 @@ import (
 func TestEveryLookUsesAnIndex(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 100000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 20000) i`)
 	s.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), id, type, 'new', created_at, created_at,
 			created_at - make_interval(secs => id), 'completed', 1 FROM connectors`)

@@ -57,7 +57,7 @@ type dispatcher struct {
 	log     *slog.Logger
 	away    atomic.Bool // the last question found no stream, or no room in it
 	mu      sync.Mutex
-	refused map[string]int64 // the types of which not all of the last batch was acknowledged, with the size of its largest message
+	refused map[string]int64 // the types whose last batch was not all acknowledged, with the size of its largest message
 }
 
 func newDispatcher(servers *connect.Servers, m *metrics, log *slog.Logger) *dispatcher {
@@ -89,7 +89,7 @@ func (d *dispatcher) judge(kind string, largest int64, lost bool) {
 	}
 }
 
-// oneOf is n, but 1 at most after a publish of a type that was not acknowledged, so that one connector at a time finds out.
+// oneOf is n, but 1 at most after a batch of the type was not acknowledged, so that one connector at a time tries the stream.
 func (d *dispatcher) oneOf(kind string, n int) int {
 	if d.refusedOf(kind) > 0 {
 		return min(n, 1)
@@ -234,7 +234,7 @@ func (f *flight) arrives(t *Trigger) {
 	f.answered(t, nil)
 }
 
-// land waits for the acknowledgement of the first, and says whether there is another to wait for, and time to.
+// land waits for the acknowledgement of the first message in flight; false: there is none, or no time left.
 func (f *flight) land(ctx context.Context) bool {
 	if len(f.sent) == 0 {
 		return false

@@ -16,10 +16,10 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// Rescue claims connectors again whose worker is lost: at once, under a new session, the first time. What is lost again is
-// left to semantic, which fails it: that is how a source that kills its workers is stopped. A rescue keeps the place it holds:
+// Rescue claims connectors again whose worker is lost: at once, under a new session, the first time. A run that is lost again
+// is left to semantic, which fails it: that is how a source that kills its workers is stopped. A rescue keeps the place it holds:
 // the cap does not apply. Nobody is rescued while Postgres takes no more connections, and for a lease after that: a worker
-// that has lost its own is alive and cannot say so.
+// that has lost its connection is alive and cannot say so.
 func (s *Scheduler) Rescue(ctx context.Context) error {
 	_, err := s.lookForWorkers(ctx)
 	return err

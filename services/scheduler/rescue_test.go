@@ -61,7 +61,7 @@ func TestWhoLooksForWorkersThatAreLostAgainDoesNotHoldUpARescue(t *testing.T) {
 	s.do(err)
 	s.rescue()
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, id)
-	// Whoever takes a worker's runs keeps its heartbeat waiting until it is known what became of them.
+	// A call that takes a worker's runs keeps its heartbeat waiting until the outcome is known.
 	_, err = s.servers.Pool.Exec(t.Context(), `SET lock_timeout = '100ms'; UPDATE workers SET beats = beats + 1; RESET lock_timeout`)
 	if !postgres.Locked(err) {
 		t.Errorf("a heartbeat came between: %v", err)

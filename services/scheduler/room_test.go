@@ -127,7 +127,7 @@ func TestARescueOfATypeThatGetsNoAnswerBrakesNoOther(t *testing.T) {
 }
 
 func TestARescueOfATypeThatGetsNoAnswerLeavesNoOtherUnsent(t *testing.T) {
-	const large = 30 // more than may be in flight at once
+	const large = 12 // more than may be in flight at once
 	s := setStage(t)
 	s.lostOf(large, numbers)
 	scheduler := s.scheduler(impatient)

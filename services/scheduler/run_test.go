@@ -159,7 +159,7 @@ func TestALostListenerSaysSoAndTicksWhenItIsBack(t *testing.T) {
 	s.listening(scheduler)
 
 	proxy.close()
-	want(s, true, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN connectors_due'`)
+	want(s, true, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN connectors_due' AND datname = current_database()`)
 	s.eventually(5*time.Second, func() error {
 		if _, problems := scheduler.ready.Ask(t.Context()); problems["scheduler.listen"] == "" {
 			return errors.New("readiness has not noticed")

@@ -58,22 +58,22 @@ type Scheduler struct {
 	lookTime   time.Duration
 	looking    sync.Mutex
 	behind     []string         // the types to which the last look for messages did not come; looking guards it
-	unclaimed  *refusals[int32] // connectors
-	unanswered *refusals[int64] // passed slots
+	unclaimed  *refusals[int32] // connectors whose claim is refused
+	unanswered *refusals[int64] // passed slots whose verdict is refused
 	unplanned  *refusals[int32] // connectors whose plan is refused
-	unrescued  *refusals[int32] // connectors whose rescue is
+	unrescued  *refusals[int32] // connectors whose rescue is refused
 	turns      *turns
 	lanes      *lanes
 	asking     *asking
 	outage     outage
 	calendars  *calendarCache
-	wishes     wishes // of which types a tick is asked for
+	wishes     wishes // the types for which a tick is asked
 }
 
 // Kubernetes makes the elector that a Lease decides; package leader/lease has the one there is.
 type Kubernetes func(*leader.Candidate, leader.Config, *slog.Logger) (leader.Elector, error)
 
-// errNoKubernetes is what the other programs say, which do not carry client-go.
+// errNoKubernetes is the error of the other programs, which do not carry client-go.
 var errNoKubernetes = errors.New("SCHEDULER_LEADER_ELECTION=kubernetes: this program cannot; run the scheduler program, " +
 	"or choose postgres or none")
 
@@ -167,6 +167,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	s.leases.Forget()
 	s.outage.forget()
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.tellRefresh(ctx) })
 	group.Go(func() error { return s.ticks(ctx) })
 	group.Go(func() error { return s.plans(ctx) })
 	group.Go(func() error { return s.passes(ctx) })
@@ -178,7 +179,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Wake asks for a tick and for plans now. One that is asked for while another is running follows it; more than one are one.
+// Wake asks for a tick and for plans now. A tick that is asked for while another runs follows it; several become one.
 func (s *Scheduler) Wake() { s.wakeFor("") }
 
 // wakeFor is Wake for one type; "" = all.

@@ -7,7 +7,7 @@ import (
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
-// slot is the due time that a claim answers, with those that no run answers, as moves.claim wants it.
+// slot is the due time that a claim answers, with the slots that no run answers, as moves.claim wants them.
 type slot struct {
 	At     *time.Time     `json:"slot,omitempty"`
 	Passed []slots.Answer `json:"passed,omitempty"`
@@ -17,8 +17,8 @@ type slot struct {
 	next func() time.Time
 }
 
-// slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when it is due next: where its sync
-// is wanted all the same, as long as it has been.
+// slotOf says what becomes of the slots of a connector that is due. Where none of them runs, instead is when the connector
+// is due next; where its sync is wanted all the same, it stays due.
 func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 	if r.SlotAt == nil || !known(*r.SlotAt) {
 		return beforehand(r, c), nil
@@ -59,10 +59,10 @@ func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 	return slot{}, orWanted(r, instead)
 }
 
-// orWanted leaves due what is wanted whatever its schedule says.
+// orWanted leaves a connector due if its sync is wanted, whatever its schedule says.
 func orWanted(r dbgen.LockDueRow, instead *plan) *plan {
 	if r.Wanted != "" {
-		instead.NextSyncAt, instead.DueReason, instead.SlotAt, instead.Problem = &r.NextSyncAt, r.Wanted, nil, ""
+		instead.NextSyncAt, instead.DueReason, instead.SlotAt, instead.Problem, instead.Bad = &r.NextSyncAt, r.Wanted, nil, "", false
 	}
 	return instead
 }
@@ -75,7 +75,7 @@ func unreadable(r dbgen.LockDueRow, columns slots.Columns, problem error) *plan 
 	if r.ScheduleCron != nil {
 		var err error
 		if schedule, err = columns.Schedule(); err != nil {
-			p.Problem = err.Error()
+			p.isBad(err.Error())
 			return p
 		}
 	}
@@ -90,8 +90,8 @@ func unreadable(r dbgen.LockDueRow, columns slots.Columns, problem error) *plan 
 	return p
 }
 
-// beforehand answers the slots of the sync before, of which a claim without a slot would take the moments away; of one that is not over,
-// those that have come by now.
+// beforehand answers the slots of the sync before, because a claim without a slot would take their moments away. While that sync is not
+// over, it answers the slots that have come by now.
 func beforehand(r dbgen.LockDueRow, c calendarOf) slot {
 	if r.ScheduleCron == nil || r.PlannedThrough == nil || r.ClaimedAt == nil || r.DueReason != "manual" && r.DueReason != "changed" {
 		return slot{}

@@ -221,23 +221,27 @@ func TestAnIntervalCountsFromTheVerdict(t *testing.T) {
 	want(s, 1, `SELECT count(*) FROM scheduler_runs WHERE slot IS NOT NULL AND status = 'running'`)
 }
 
-func TestABadScheduleIsWrittenDownAndDoesNotBlockOthers(t *testing.T) {
+func TestABadScheduleDisablesItsConnectorAndDoesNotBlockOthers(t *testing.T) {
 	s := setStage(t)
 	bad := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "61 * * * *"})
 	zone := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": nightly, "time_zone": "Mars/Olympus"})
 	never := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": "0 0 31 2 *", "last_sync_at": time.Now()})
 	fine := s.connector(nil)
-	s.plan()
-	s.do(s.scheduler().Tick(t.Context()))
+	scheduler := s.metered()
+	s.do(scheduler.Plan(t.Context()))
+	scheduler.values(map[string]float64{"scheduler_bad_schedules_total": 3})
+	s.do(scheduler.Tick(t.Context()))
 	want(s, "PENDING", `SELECT status FROM connectors WHERE id = $1`, fine)
 	for id, like := range map[int32]string{
 		bad: `bad schedule: schedule\_cron "61 * * * *"%`, zone: `bad schedule: time\_zone "Mars/Olympus"%`,
 		never: `schedule\_cron "0 0 31 2 *" never comes due`,
 	} {
-		want(s, true, `SELECT status = 'ACTIVE' AND NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE $2
+		like = "disabled, because of its schedule: " + like + "; correct it, then enable the connector"
+		want(s, true, `SELECT status = 'DISABLED' AND NOT needs_plan AND next_sync_at IS NULL AND status_message LIKE $2
 			FROM connectors WHERE id = $1`, id, like)
 	}
 	s.exec(`UPDATE connectors SET schedule_cron = $2, run_at_once = true WHERE id = $1`, bad, nightly)
+	s.do(s.moves.Enable(t.Context(), bad))
 	s.plan()
 	s.do(s.scheduler().Tick(t.Context()))
 	want(s, true, `SELECT status = 'PENDING' AND status_message IS NULL FROM connectors WHERE id = $1`, bad)

@@ -193,7 +193,7 @@ func TestOnlyAMessageThatTheBrokerIsKnownToHaveTakenCounts(t *testing.T) {
 	}
 }
 
-// Whoever holds the run is picking it up.
+// The holder of the run is picking it up.
 func TestTheAnswerOfTheBrokerWaitsForNobodyWhoHoldsARun(t *testing.T) {
 	s := setStage(t)
 	s.connectors(2)

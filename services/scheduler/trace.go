@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/internal/tracing"
 )
 
-// trace begins a trigger's span: the first of its run's trace, from the claim on; of a repeat, one below that.
+// trace begins a trigger's span: the first span of its run's trace, from the claim on; for a repeat, a span below that.
 func (d *dispatcher) trace(ctx context.Context, t *Trigger) context.Context {
 	if d.tracer == nil {
 		return ctx
@@ -25,7 +25,7 @@ func (d *dispatcher) trace(ctx context.Context, t *Trigger) context.Context {
 	return ctx
 }
 
-// endSpans ends those of a batch that no acknowledgement has ended; nothing changes an ended one.
+// endSpans ends the spans of a batch that no acknowledgement has ended; an ended span stays as it is.
 func endSpans(batch []Trigger) {
 	for i := range batch {
 		batch[i].span.Fail("not acknowledged")

@@ -12,7 +12,7 @@ import (
 // look has found nobody: it passes over 500 owners, or over a few whose connectors somebody holds.
 const turnEvery = 200 * time.Millisecond
 
-// turns are the capped types of which looks go on from owner to owner.
+// turns are the capped types whose looks go on from owner to owner.
 type turns struct {
 	mu   sync.Mutex
 	laps map[string]*lap
@@ -24,8 +24,8 @@ type lap struct {
 	over     bool // past the last owner
 }
 
-// goesOn says whether a look that has found nobody, and has come so far, is to go on at once: not where it has not moved, because
-// no place is free, nor where it has been round.
+// goesOn says whether a look that has found nobody, and has come to this owner, is to go on at once. It is not if it has not moved,
+// because no place is free, or has been round all owners.
 func (t *turns) goesOn(kind string, at int32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

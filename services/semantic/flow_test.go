@@ -46,6 +46,7 @@ func newFlowOn(t *testing.T, url string) *flow {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	f.pool, f.Semantic = openPool(t, url), f.service(servers)
+	f.config.LeaseSeconds = 15 // of the system jobs' worker; what is lost in transit is so at once
 	return &flow{fixture: f, js: servers.Stream, broker: broker}
 }
 

@@ -133,21 +133,14 @@ func (x *Index) callIfUp(call func() error) error {
 	return err
 }
 
-// Look creates a missing collection, applies every change that waits, and reviews a page of the collection.
+// Look creates a missing collection, and applies every change that waits.
 func (x *Index) Look(ctx context.Context) error {
 	err := x.fill(ctx)
 	if errors.Is(err, qdrant.ErrMissing) {
 		err = x.fill(ctx)
 	}
 	x.down.Store(err != nil)
-	if err != nil {
-		return err
-	}
-	found, err := x.review(ctx) // no run waits for a review that fails
-	if err != nil || found == 0 {
-		return err
-	}
-	return x.callIfUp(func() error { return x.applyChanges(ctx, nil) })
+	return err
 }
 
 // fill applies the changes that wait, and then checks that the collection exists. A missing collection is forgotten; the next one

@@ -1,6 +1,7 @@
 package semantic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,15 +18,18 @@ import (
 
 const scroll = "Scroll"
 
-// reviews looks until every page was reviewed once more, as some time later, and returns how many looks that took.
-func (x *indexed) reviews() (looks int) {
+// reviews looks, and reviews every page once more, as some time later. It returns how many pages there were.
+func (x *indexed) reviews() (pages int) {
 	x.t.Helper()
+	require.NoError(x.t, x.index.Look(ctx))
 	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
-	for over := false; !over; looks++ {
-		require.NoError(x.t, x.index.Look(ctx))
+	for over := false; !over; {
+		reviewed, err := x.index.Review(ctx, time.Now().Add(soon))
+		require.NoError(x.t, err)
+		pages += int(reviewed.Pages)
 		over = one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`)
 	}
-	return looks
+	return pages
 }
 
 func (x *indexed) foundOutdated() int { return int(testutil.ToFloat64(x.metrics.outdated)) }
@@ -130,9 +134,33 @@ func TestTwoSemanticsShareAReview(t *testing.T) {
 	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
 	for _, s := range []*Semantic{x.Semantic, replica, x.Semantic} {
 		require.False(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`))
-		require.NoError(t, s.index.Look(ctx))
+		_, err := s.index.Review(ctx, time.Now())
+		require.ErrorIs(t, cmp.Or(err, errMore), errMore, "its time is over after one page")
 	}
 	require.True(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`))
+}
+
+func TestAReviewWaitsForItsTurn(t *testing.T) {
+	x := newIndexed(t)
+	c := x.syncing()
+	c.stores(c.long(1, "a", 600), c.completed(1))
+	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
+	giveBack := x.holds(`SELECT FROM search_index FOR UPDATE`)
+	reviewed, err := x.index.Review(ctx, time.Now())
+	require.ErrorIs(t, err, errMore)
+	require.Zero(t, reviewed.Pages)
+	type end struct {
+		Reviewed
+		error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		reviewed, err := x.index.Review(ctx, time.Now().Add(soon))
+		ended <- end{reviewed, err}
+	}()
+	x.eventually(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())`)
+	giveBack()
+	require.Equal(t, end{Reviewed{Pages: 3, Through: true}, nil}, <-ended)
 }
 
 func TestAReviewQueuesNoDocumentThatWaits(t *testing.T) {
@@ -144,7 +172,7 @@ func TestAReviewQueuesNoDocumentThatWaits(t *testing.T) {
 	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, other.connector)
 	before := x.queued()
 	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
-	found, err := x.index.review(ctx)
+	found, _, err := x.index.review(ctx)
 	require.NoError(t, err)
 	require.Zero(t, found)
 	require.Equal(t, before, x.queued())
@@ -158,11 +186,14 @@ func TestAReviewWaitsUntilALongQueueIsBrought(t *testing.T) {
 	x.synced(map[string]string{"a": "zebra"})
 	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT n, 1 FROM generate_series(1, $1) n`, reviewQueue)
 	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
-	found, err := x.index.review(ctx)
-	require.NoError(t, err)
-	require.Zero(t, found)
+	reviewed, err := x.index.Review(ctx, time.Now())
+	require.ErrorIs(t, err, errMore)
+	require.Equal(t, Reviewed{}, reviewed)
 	require.False(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`), "it was not reviewed")
 	require.NoError(t, x.index.Look(ctx))
+	reviewed, err = x.index.Review(ctx, time.Now().Add(soon))
+	require.NoError(t, err)
+	require.True(t, reviewed.Through)
 	require.True(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`))
 }
 
@@ -217,10 +248,12 @@ func TestNoRunWaitsForAReviewThatFails(t *testing.T) {
 	x := newIndexed(t)
 	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
 	x.failing.Store(scroll)
-	require.ErrorIs(t, x.index.Look(ctx), errIndex)
+	_, err := x.index.Review(ctx, time.Now().Add(soon))
+	require.ErrorIs(t, err, errIndex)
 	x.synced(map[string]string{"a": "zebra"})
 	require.NoError(t, x.mirrors())
 	x.failing.Store("")
-	require.NoError(t, x.index.Look(ctx))
+	_, err = x.index.Review(ctx, time.Now().Add(soon))
+	require.NoError(t, err)
 	require.True(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() + $1::interval FROM search_index`, reviewPause-time.Minute))
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	pb "github.com/qdrant/go-client/qdrant"
 	"github.com/stretchr/testify/require"
@@ -204,24 +203,21 @@ func TestADocumentOfManyPagesIsIndexedWhole(t *testing.T) {
 func TestARequestIsBoundedWhateverTheChunksHold(t *testing.T) {
 	x := newIndexed(t)
 	c := x.syncing()
-	word := func(i int) string { return fmt.Sprintf("w%d", i) }
-	for no := range int64(8) {
-		c.stores(c.doc(no+1, fmt.Sprint(no), "", func(p *internalpb.DocumentPart) {
-			p.Chunks, p.ChunkCount = nil, indexPage/8
-			for range indexPage / 8 {
-				var text strings.Builder
-				for i := 0; text.Len() < 60_000; i++ {
-					text.WriteString(word(i) + " ")
-				}
-				p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: text.String()})
-			}
-		}))
+	const chunks, bound = 16, 8 << 20 // of a request that has as many chunks as there may be
+	var text strings.Builder
+	for i := 0; text.Len() < 60_000; i++ {
+		fmt.Fprintf(&text, "w%d ", i)
 	}
-	c.stores(c.completed(8))
-	testkit.Eventually(t, time.Minute, func() error { return c.f.index.catchUp(ctx, c.f.complete) }) // a slow index was given up for a while
+	c.stores(c.doc(1, "a", "", func(p *internalpb.DocumentPart) {
+		p.Chunks, p.ChunkCount = nil, chunks
+		for range chunks {
+			p.Chunks = append(p.Chunks, &internalpb.Chunk{Text: text.String()})
+		}
+	}), c.completed(1))
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
-	require.Less(t, x.biggest.Load(), int64(8<<20))
+	require.Len(t, x.points(), chunks)
+	require.Less(t, x.biggest.Load(), int64(bound*chunks/indexPage))
 }
 
 func TestWhatWasStoredBeforeThereWasAnIndexIsInIt(t *testing.T) {

@@ -133,7 +133,7 @@ func TestMessagesAreLongByTheirBytesAndTakeThoseOfTheirTryAlong(t *testing.T) {
 	require.EqualValues(t, 4*longBytes+3, size)
 }
 
-// sizedMsg is a message of which the try, the bytes and the deliveries alone are known.
+// sizedMsg is a message with a try, bytes and deliveries, and nothing else.
 type sizedMsg struct {
 	jetstream.Msg
 	try       string

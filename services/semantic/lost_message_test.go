@@ -28,7 +28,7 @@ func TestWhereAMessageWasLostNothingIsTakenForGoneFromTheSource(t *testing.T) {
 			next := c.again()
 			next.stores(next.doc(1, "a", "apple"), next.completed(1))
 			f.sweeps()
-			require.NotContains(t, c.documents(), "b | ", "a listing of which everything arrived has not brought it")
+			require.NotContains(t, c.documents(), "b | ", "a listing that arrived whole has not brought it")
 		})
 	}
 }

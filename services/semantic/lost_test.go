@@ -206,7 +206,7 @@ func TestABrokerThatIsAwayLosesNothingInTransit(t *testing.T) {
 	c, place := b.draining()
 	b.forget(place)
 	b.nats.Silence(ways["both ways"]...)
-	require.ErrorContains(t, b.FailLostInTransit(ctx), "semantic.document_stream")
+	require.ErrorContains(t, b.FailLostInTransit(ctx), "ask for the document stream")
 	c.stillRuns()
 	b.nats.Heal()
 }

@@ -18,11 +18,10 @@ const (
 	lookTimeout = 10 * time.Second
 	// lookPortion is after how long a look starts no further run: each run may wait for its turn at the search index.
 	lookPortion = 2 * time.Second
-	// ledgerEvery is the time between two looks at the ledger's weeks.
-	ledgerEvery = time.Minute
 )
 
-// look is a task that is repeated for ever. Each has its own goroutine, so that none delays the others.
+// look is a task that is repeated for ever. Each has its own goroutine, so that none delays the others. What no promise hangs on is a
+// system job instead: see systemJobs.
 type look struct {
 	name   string
 	every  time.Duration
@@ -43,10 +42,8 @@ func (s *Semantic) looks() []look {
 		{"lost documents", lookInterval, lookTimeout, s.FailLostInTransit},
 		{"messages not taken", lookInterval, lookTimeout, s.FailNotTaken},
 		{"leftovers", lookInterval, lookTimeout, s.Sweep},
-		{"deleted connectors", lookInterval, lookTimeout, s.SweepDeletedConnectors},
 		{"unnamed chunks", lookInterval, lookTimeout, s.SweepChunks},
-		{"ledger", ledgerEvery, lookTimeout, s.KeepLedger},
-		{"audit", ledgerEvery, lookTimeout, s.KeepAudit},
+		{"deleted connectors", lookInterval, lookTimeout, s.HurryOrphanSweep},
 	}
 	if s.index != nil {
 		return append(all, look{"search index", lookInterval, lookTimeout, s.index.Measure})

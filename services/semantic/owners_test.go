@@ -21,11 +21,11 @@ func TestNothingOfADeletedConnectorIsFoundUnderItsIDWhileItsDocumentIsWrittenAne
 	require.Empty(t, finds(), "before the sweep")
 	n := c.again()
 	n.stores(n.doc(1, "plan", "first half of user two", part(0, 2)))
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Empty(t, finds(), "between two parts")
 	f.exec(`SELECT moves.fail($1, $2, 'transient', 'x')`, n.session, n.try)
 	require.NoError(t, f.Sweep(ctx))
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Empty(t, finds(), "after its run has failed")
 }
 

@@ -221,7 +221,7 @@ func TestANumberBeyondTheTotalThatWasSaidIsRefusedAndFailsTheRun(t *testing.T) {
 	err := f.process(ctx, []delivery{d})
 	require.ErrorIs(t, err, errRefused)
 	require.Equal(t, int64(1), c.stored())
-	require.Equal(t, "running", c.verdict(), "two of which one is beyond the total are not everything")
+	require.Equal(t, "running", c.verdict(), "two messages, one beyond the total, are not everything")
 	require.NoError(t, f.countPoison(ctx, d, err))
 	require.Equal(t, "failed", c.verdict())
 	require.Equal(t, line("a", "apple"), c.documents())

@@ -25,7 +25,7 @@ func (f *fixture) may(owner int, column string, most any) {
 // later is when what owners have is asked for again.
 func (f *fixture) later() { clear(f.quotas.owners) }
 
-// wronglyCounted are connectors of which document_counts says something else than documents.
+// wronglyCounted are connectors whose document_counts differ from their documents.
 func (f *fixture) wronglyCounted() []string {
 	f.t.Helper()
 	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
@@ -342,7 +342,7 @@ func TestWhatADeletedConnectorHadIsNotCounted(t *testing.T) {
 	f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
 	f.later()
 	require.Equal(t, "b stored", f.synced(map[string]string{"b": "banana"}).statuses(), "before it is swept")
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Zero(t, f.count("document_counts WHERE connector_id = "+fmt.Sprint(c.connector)), "nothing of it is left")
 	require.Empty(t, f.wronglyCounted())
 }

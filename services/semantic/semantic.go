@@ -10,7 +10,7 @@
 //	  open_runs      stored + n, last             (no row: as above)
 //
 // Besides, it completes runs that are stored and not completed, advances cursors to checkpoints, fails runs whose worker was lost
-// again or whose documents were lost in transit, and sweeps what ended runs leave.
+// again or whose documents were lost in transit, and sweeps what ended runs leave. What can wait is a job of the system: systemJobs.
 package semantic
 
 import (
@@ -56,6 +56,7 @@ type Semantic struct {
 	index     *Index // nil where nobody asked for one
 	metrics   *metrics
 	log       *slog.Logger
+	shared    connect.Process // the workers of the system jobs share it
 	// storeTimeout bounds one store transaction. slowPause is how long a run is left alone after one of its messages took longer.
 	storeTimeout, slowPause time.Duration
 	// unansweredAt is when Postgres last did not answer a small write, in nanoseconds since 1970.
@@ -100,7 +101,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 	s := &Semantic{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
-		log: process.Log.With("service", "semantic"), storeTimeout: storeTimeout, slowPause: slowPause,
+		log: process.Log.With("service", "semantic"), shared: process, storeTimeout: storeTimeout, slowPause: slowPause,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
 		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second, long: newLongMessages(cfg.Workers),
 	}
@@ -117,6 +118,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 		group.Go(func() error { return s.consume(ctx) })
 	}
 	group.Go(func() error { return s.maintain(ctx) })
+	group.Go(func() error { return s.serveSystemJobs(ctx) })
 	if s.index != nil {
 		group.Go(func() error { return s.index.run(ctx, s.complete) })
 	}

@@ -36,14 +36,19 @@ func (s *Semantic) asTooSlow(ctx context.Context, try lifecycle.Try, no int64, b
 	if !ended || ctx.Err() != nil {
 		return err
 	}
+	if !s.answers(ctx, try, no, began) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errSlow, err)
+}
+
+// answers says whether Postgres answers a small write of a try now, and has answered every other since began.
+func (s *Semantic) answers(ctx context.Context, try lifecycle.Try, no int64, began time.Time) bool {
 	late := deadline.Do(ctx, "semantic.answers", answerTimeout, func(ctx context.Context) error {
 		return s.queries.WriteNothing(ctx, dbgen.WriteNothingParams{RunID: try.Run, TryID: try.ID, No: no})
 	})
 	if late != nil {
 		s.unansweredAt.Store(time.Now().UnixNano())
 	}
-	if s.unansweredAt.Load() >= began.UnixNano() {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errSlow, err)
+	return s.unansweredAt.Load() < began.UnixNano()
 }

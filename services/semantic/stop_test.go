@@ -29,7 +29,7 @@ func await[T any](t *testing.T, what string, c <-chan T) (value T) {
 	return value
 }
 
-// gate holds whoever comes with a text that it names, until it is opened. Others pass.
+// gate holds calls that come with its text, until it is opened. Others pass.
 type gate struct {
 	text   string
 	inside chan struct{}

@@ -103,7 +103,7 @@ func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			var trips []trip
-			for range 12 { // more than are taken at once, of which the first cannot be swept
+			for range 12 { // more than are taken at once; the first cannot be swept
 				trips = append(trips, f.synced(map[string]string{"a": "old", "b": "old"}))
 			}
 			for i, c := range trips {
@@ -140,11 +140,11 @@ func TestADeletedConnectorThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 	held, other := f.synced(map[string]string{"a": "old"}), f.synced(map[string]string{"a": "old"})
 	f.exec(`DELETE FROM connectors`)
 	release := f.holds(`SELECT FROM documents WHERE connector_id = $1 FOR UPDATE`, held.connector)
-	require.ErrorContains(t, f.SweepDeletedConnectors(ctx), fmt.Sprintf("sweep connector %d", held.connector))
+	require.ErrorContains(t, f.sweepDeletedConnectors(ctx), fmt.Sprintf("sweep connector %d", held.connector))
 	require.NotEmpty(t, held.documents())
 	require.Empty(t, other.documents())
 	release()
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Empty(t, held.documents())
 	require.Zero(t, f.count("deleted_connectors"))
 }
@@ -246,7 +246,10 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	for name, look := range map[string]func(context.Context) error{
-		"sweep": f.Sweep, "deleted": f.SweepDeletedConnectors, "chunks": f.SweepChunks, "ledger": f.KeepLedger, "index": f.SweepIndex,
+		"sweep": f.Sweep, "deleted": f.sweepDeletedConnectors, "chunks": f.SweepChunks, "ledger": func(ctx context.Context) error {
+			_, err := f.KeepLedger(ctx, time.Now().Add(soon))
+			return err
+		}, "index": f.SweepIndex,
 	} {
 		began := time.Now()
 		_ = look(ended)
@@ -274,7 +277,7 @@ func TestASweepWhosePlaceSaysNothingToThisVersionBeginsAnew(t *testing.T) {
 			c.f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
 			f.exec(`INSERT INTO documents (connector_id, source_id, config_version) VALUES ($1, 'late', 0)`, c.connector)
 			f.exec(`UPDATE deleted_connectors SET place = $1::jsonb`, place)
-			require.NoError(t, f.SweepDeletedConnectors(ctx))
+			require.NoError(t, f.sweepDeletedConnectors(ctx))
 			require.Zero(t, f.count("deleted_connectors")+f.count("documents"))
 		})
 	}

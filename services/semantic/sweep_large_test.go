@@ -53,7 +53,7 @@ func TestLargeDocumentsOfADeletedConnectorGoInBatchesOfChunks(t *testing.T) {
 	gone.large(20, 3*sweepRows/2)
 	most := f.counts("chunks")
 	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.connector)
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Equal(t, int64(1), f.count("documents"), "one look takes them, whatever number of chunks they have")
 	require.Equal(t, int64(21), f.count("unnamed_chunks"))
 	require.NoError(t, f.SweepChunks(ctx))
@@ -150,7 +150,7 @@ func TestAPageThatTakesTooLongIsHalvedUntilItGoes(t *testing.T) {
 	f.exec(`DELETE FROM connectors WHERE id = $1`, gone.connector)
 	for looks := 0; f.count("deleted_connectors") > 0; looks++ {
 		require.Less(t, looks, 6)
-		_ = f.SweepDeletedConnectors(ctx)
+		_ = f.sweepDeletedConnectors(ctx)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestAKeyThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 	c.large(3*sweepKeys, 2)
 	f.refuses("chunks", "bool_or(first_no = 150)", "57014")
 	f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
-	require.NoError(t, f.SweepDeletedConnectors(ctx))
+	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.ErrorContains(t, f.SweepChunks(ctx), "refused")
 	require.Equal(t, int64(1), f.count("unnamed_chunks"))
 	require.Equal(t, int64(2), f.count("chunks"))

@@ -20,7 +20,7 @@ type sizes struct {
 	many     int // connectors in flight that stand still
 	few      int // the same, or connectors at rest, where there are few
 	atRest   int // connectors at rest
-	due      int // of which are due
+	due      int // those that are due
 	ledger   int // runs in the ledger; 0 = it is not measured
 	ticks    int
 	triggers int

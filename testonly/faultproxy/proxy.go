@@ -140,8 +140,8 @@ func (p *Proxy) CutAfter(bytes int) {
 	p.cutAfter = bytes
 }
 
-// Withhold has a function look at every block that goes to the server. From one on for which it says true, which still passes,
-// nothing of the server comes back on that connection: whoever asked learns nothing until the function's client is closed.
+// Withhold has a function look at every block that goes to the server. The first block for which it says true still
+// passes; after it nothing of the server comes back on that connection: the client learns nothing until that connection is closed.
 func (p *Proxy) Withhold(after func(client net.Conn, block []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -86,7 +86,7 @@ func (w *world) eachQueued(stream, subject string, visit func(*jetstream.RawStre
 	}
 }
 
-// queuedSessions are those of which a trigger is in the stream.
+// queuedSessions are those with a trigger in the stream.
 func (w *world) queuedSessions() []uuid.UUID {
 	w.tb.Helper()
 	sessions := []uuid.UUID{}
@@ -98,7 +98,7 @@ func (w *world) queuedSessions() []uuid.UUID {
 	return sessions
 }
 
-// wholeRuns are the open runs of which every message is stored, or in the stream in its place: not later than where
+// wholeRuns are the open runs whose every message is stored, or in the stream in its place: not later than where
 // the worker ended. A duplicate after that is no evidence that nothing was lost.
 func (w *world) wholeRuns() []uuid.UUID {
 	w.tb.Helper()
@@ -190,7 +190,7 @@ func (w *world) purge(stream string) {
 	w.operate("purge "+stream, func(ctx context.Context) error { return w.stream(w.tb, stream).Purge(ctx) })
 }
 
-// wipe drops a stream with its consumers; whoever needs it makes it again.
+// wipe drops a stream with its consumers; its users make it again.
 func (w *world) wipe(stream string) {
 	w.tb.Helper()
 	w.operate("wipe "+stream, func(ctx context.Context) error { return w.streamsHeld.DeleteStream(ctx, stream) })

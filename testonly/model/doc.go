@@ -1,7 +1,7 @@
 // Package model tests the five promises of the whole pipeline against a model of the world around it.
 //
 // The real scheduler, worker kit and semantic run over a real Postgres and a real nats-server. The sources are
-// modelled: a source is a map of documents, of which the model knows every version there ever was. Histories of
+// modelled: a source is a map of documents, and the model knows every version they ever had. Histories of
 // random actions (users change connectors, sources change, processes die between any two statements, the broker
 // loses and doubles messages, workers sleep and wake) are played; after each action the promises are checked in
 // the database, and at the end the world is healed and everything must come to rest and be equal to its source.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -94,14 +95,19 @@ func (w *world) failLost(i, events int) {
 func (w *world) sweep(i, events int) {
 	w.tb.Helper()
 	w.exec(w.tb, `UPDATE unswept_runs SET next_at = clock_timestamp()`)
+	w.exec(w.tb, `UPDATE deleted_connectors SET next_at = clock_timestamp()`)
 	w.keepHouse(i, events, "sweep", func(ctx context.Context) error {
-		return errors.Join(w.readers[i].Sweep(ctx), w.readers[i].SweepDeletedConnectors(ctx), w.readers[i].SweepChunks(ctx))
+		done, err := w.readers[i].SweepDeletedConnectors(ctx, time.Now().Add(time.Minute))
+		return errors.Join(errors.Join(done.Held...), err, w.readers[i].Sweep(ctx), w.readers[i].SweepChunks(ctx))
 	})
 }
 
 func (w *world) keepLedger(i, events int) {
 	w.tb.Helper()
-	w.keepHouse(i, events, "keep the ledger", w.readers[i].KeepLedger)
+	w.keepHouse(i, events, "keep the ledger", func(ctx context.Context) error {
+		_, err := w.readers[i].KeepLedger(ctx, time.Now().Add(time.Minute))
+		return err
+	})
 }
 
 func (w *world) keepHouse(i, events int, what string, do func(context.Context) error) {

@@ -267,7 +267,7 @@ func TestAListingOverManyRunsDeletesExactlyWhatItHasNotShown(t *testing.T) {
 	t.Logf("%d listings, %d deaths", listings, deaths)
 }
 
-// liveAndDie lets a worker send some pages, of which some is stored when it dies. It reports false where it was done.
+// liveAndDie lets a worker send some pages; some of that is stored when it dies. It reports false if the listing had ended.
 func (r *reading) liveAndDie(t *rapid.T) bool {
 	pages := between(t, "pages", 0, 2)
 	for {

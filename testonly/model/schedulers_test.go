@@ -57,7 +57,7 @@ func (w *world) tickBoth() {
 	}
 }
 
-// claimAndDie commits a claim of which nothing is ever published.
+// claimAndDie commits a claim, and publishes nothing of it.
 func (w *world) claimAndDie(i int, kind string) {
 	w.tb.Helper()
 	ctx, cancel := bounded()

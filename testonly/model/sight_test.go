@@ -144,7 +144,7 @@ func (c connectorRow) is(status string, run uuid.UUID) bool {
 	return c.Status == status && c.Run != nil && *c.Run == run
 }
 
-// heldBy says whether a connector's run is a trip's try, whoever keeps its lease.
+// heldBy says whether a connector's run is a trip's try; anybody may keep its lease.
 func (c connectorRow) heldBy(t *trip) bool {
 	return c.is("SYNCING", t.try.Run) && c.Try != nil && *c.Try == t.try.ID
 }

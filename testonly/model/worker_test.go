@@ -349,10 +349,10 @@ func (w *world) renew(t *trip) {
 	}
 }
 
-// justPickedUp says whether a worker may have a run of which its heartbeat, which was on its way, does not know yet.
+// justPickedUp says whether a worker may have a run that its heartbeat, already on its way, does not know yet.
 func (w *world) justPickedUp(r runRow) bool { return time.Since(*r.PickedUpAt) < leaseTime }
 
-// forget lets a worker go on without a run of its own, the end of which it could not write down, for longer than a lease.
+// forget lets a worker go on for longer than a lease without a run of its own, whose end it could not write down.
 func (w *world) forget(t *trip) {
 	w.tb.Helper()
 	w.exec(w.tb, `UPDATE open_runs SET picked_up_at = picked_up_at - interval '2 hours' WHERE try_id = $1`, t.try.ID)

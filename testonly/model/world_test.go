@@ -58,10 +58,10 @@ type world struct {
 	connectors []*connector
 	trips      []*trip
 	crew       [crewSize]uuid.UUID // the worker processes
-	received   int                 // triggers, by whichever of them
+	received   int                 // triggers, by all of them together
 	// sessions are what each fetch saw, by its run; a run that nobody picked up has none.
 	sessions map[uuid.UUID]*fetch
-	// garbled are the runs of which a document became unreadable on its way.
+	// garbled are the runs with a document that became unreadable on its way.
 	garbled map[uuid.UUID]bool
 	// foreign are the runs that a subscriber without a lease has picked up.
 	foreign map[uuid.UUID]bool

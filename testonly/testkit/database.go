@@ -71,16 +71,21 @@ func ensureTemplate(ctx context.Context, function string, migrate func(context.C
 	}
 	name := templateName(function)
 	err := asAdmin(ctx, func(admin *pgx.Conn) error {
-		// One of the run's test binaries makes it; the lock goes with the connection.
+		// One of the run's test binaries makes it.
 		if _, err := admin.Exec(ctx, `SELECT pg_advisory_lock(hashtext($1))`, name); err != nil {
 			return fmt.Errorf("wait for the template: %w", err)
 		}
 		var there bool
 		const query = `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`
-		if err := admin.QueryRow(ctx, query, name).Scan(&there); err != nil || there {
-			return err
+		if err := admin.QueryRow(ctx, query, name).Scan(&there); err != nil {
+			return fmt.Errorf("look for the template: %w", err)
 		}
-		return makeTemplate(ctx, admin, name, migrate)
+		if !there {
+			if err := makeTemplate(ctx, admin, name, migrate); err != nil {
+				return err
+			}
+		}
+		return statements(ctx, admin, `SELECT pg_advisory_unlock_all()`)
 	})
 	if err != nil {
 		return err
@@ -117,7 +122,7 @@ func newDatabase(t testing.TB, template string) (u string) {
 	inTime(t, "make a database", func(ctx context.Context) error {
 		return asAdmin(ctx, func(admin *pgx.Conn) error {
 			u = databaseURL(admin, name)
-			return statements(ctx, admin, `CREATE DATABASE `+name+` TEMPLATE `+template)
+			return statements(ctx, admin, `CREATE DATABASE `+name+` TEMPLATE `+template+` STRATEGY FILE_COPY`)
 		})
 	})
 	t.Cleanup(func() {
@@ -139,18 +144,45 @@ func statements(ctx context.Context, conn *pgx.Conn, all ...string) error {
 	return nil
 }
 
+// admins are the idle connections to the cluster's database postgres: to make one costs as much as to make a database.
+var admins = make(chan *pgx.Conn, 4)
+
 // asAdmin works on a connection of its own to the cluster's database postgres.
-func asAdmin(ctx context.Context, work func(*pgx.Conn) error) (err error) {
-	cluster, err := theCluster()
+func asAdmin(ctx context.Context, work func(*pgx.Conn) error) error {
+	admin, err := anAdmin(ctx)
 	if err != nil {
-		return fmt.Errorf("start PostgreSQL: %w", err)
+		return err
 	}
-	admin, err := pgx.Connect(ctx, cluster)
-	if err != nil {
-		return fmt.Errorf("connect to PostgreSQL: %w", err)
+	if err := work(admin); err != nil { // what it left, a lock or half a statement, goes with the connection
+		return errors.Join(err, admin.Close(context.WithoutCancel(ctx)))
 	}
-	defer func() { err = errors.Join(err, admin.Close(context.WithoutCancel(ctx))) }()
-	return work(admin)
+	select {
+	case admins <- admin:
+		return nil
+	default:
+		return admin.Close(context.WithoutCancel(ctx))
+	}
+}
+
+func anAdmin(ctx context.Context) (*pgx.Conn, error) {
+	for {
+		select {
+		case admin := <-admins:
+			if admin.Ping(ctx) == nil {
+				return admin, nil
+			}
+		default:
+			cluster, err := theCluster()
+			if err != nil {
+				return nil, fmt.Errorf("start PostgreSQL: %w", err)
+			}
+			admin, err := pgx.Connect(ctx, cluster)
+			if err != nil {
+				return nil, fmt.Errorf("connect to PostgreSQL: %w", err)
+			}
+			return admin, nil
+		}
+	}
 }
 
 // databaseURL is the one of another database of the same cluster.

@@ -9,6 +9,8 @@
 //	      └───▶ test binary B ──┤
 //	                            └─ supervisor ──▶ postgres       <run> = <temp>/echomind-test-<uid>-<pid>-<start>
 //
+// <temp> is in memory where the machine has a large file system there (/dev/shm); TMPDIR decides otherwise.
+//
 // A test binary that `go test` did not start (a debugger, a compiled test run by hand) has a run of its own. If the
 // supervisor itself is killed, the kernel ends Postgres (on Linux), and the next run removes the folder.
 package testkit

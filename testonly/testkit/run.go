@@ -52,7 +52,7 @@ var theRun = sync.OnceValues(func() (run, error) {
 	return joinRunOf(goTest(os.Getppid()))
 })
 
-// theCluster is the run's, started by whoever asks first.
+// theCluster is the run's; the first call starts it.
 var theCluster = sync.OnceValues(func() (string, error) {
 	r, err := theRun()
 	if err != nil {
@@ -93,7 +93,7 @@ func runDir(parent process) string {
 	if parent.pid == 0 {
 		parent = process{pid: os.Getpid(), started: "alone"}
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("%s%d-%d-%s", runPrefix, os.Getuid(), parent.pid, parent.started))
+	return filepath.Join(temporary(), fmt.Sprintf("%s%d-%d-%s", runPrefix, os.Getuid(), parent.pid, parent.started))
 }
 
 // makeRunDir makes the folder, or takes ours; the name can be foreseen, so that somebody else may own it.

@@ -11,6 +11,7 @@ WHERE id > @after AND id <= @through
     AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
     AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))
     AND (sqlc.narg('scope_id')::text IS NULL OR scope_id = sqlc.narg('scope_id'))
+    AND (NOT @late::boolean OR coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp())
 ORDER BY id
 LIMIT @page::integer;
 
@@ -27,6 +28,9 @@ SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.
 -- name: LockConnector :one
 -- No row: there is none, or it is not for who asks to change.
 SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;
+
+-- name: DefaultRefresh :one
+SELECT default_refresh(@type::text)::integer;
 
 -- name: ReserveID :one
 SELECT nextval('connectors_id_seq')::integer AS id;

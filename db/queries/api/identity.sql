@@ -1,5 +1,6 @@
 -- name: Authenticate :one
-SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads
+SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads,
+    coalesce(a.session_of, 0)::integer AS session_of
 FROM api.authenticate(@id::integer, @sha256::bytea) a;
 
 -- name: SignIn :one

@@ -47,6 +47,9 @@ SELECT t.name, t.kind FROM connectors c JOIN connector_types t ON t.name = c.typ
 -- name: ConnectorType :one
 SELECT * FROM connector_types WHERE name = @name;
 
+-- name: DefaultRefresh :one
+SELECT default_refresh(@type::text)::integer;
+
 -- name: SetConnectorType :one
 -- Adds a type, or changes what is given of one that exists; its kind stays.
 INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
@@ -55,6 +58,16 @@ ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
 RETURNING *;
+
+-- name: AddSystemType :one
+-- Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.
+INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
+VALUES (@name, 'job', true, sqlc.narg('default_refresh_minutes'), 0)
+ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
+RETURNING *;
+
+-- name: SystemJobOf :one
+SELECT connector_id FROM system_jobs WHERE type = @type;
 
 -- name: ListConnectorTypes :many
 SELECT * FROM connector_types ORDER BY name;

@@ -64,7 +64,7 @@ WHERE (i.issuer, i.subject) > (@after_issuer::text, @after_subject::text) AND (s
 ORDER BY i.issuer, i.subject LIMIT @page::integer;
 
 -- name: ListUsers :many
--- Those of whom something is written down.
+-- The users that something is written down about.
 SELECT k.user_id::integer AS user_id, u.role,
     ARRAY(SELECT m.group_id FROM group_members m WHERE m.user_id = k.user_id ORDER BY m.group_id LIMIT 1000)::text[] AS groups,
     ARRAY(SELECT m.group_id FROM group_members m WHERE m.user_id = k.user_id AND m.leads ORDER BY m.group_id LIMIT 1000)::text[] AS leads

@@ -127,3 +127,11 @@ SELECT type, status, count(*) AS connectors FROM connectors GROUP BY type, statu
 
 -- name: Now :one
 SELECT clock_timestamp()::timestamptz;
+
+-- name: SystemJobs :many
+-- Each with its last verdict; there is one of a type.
+SELECT c.id, c.type, c.status, c.next_sync_at, coalesce(r.completed_at, 'epoch')::timestamptz AS completed_at, coalesce(r.status, '')::text AS verdict,
+    coalesce(r.error_message, r.reason, '')::text AS reason, coalesce(r.result, 'null')::jsonb AS result
+FROM system_jobs s JOIN connectors c ON c.id = s.connector_id LEFT JOIN LATERAL (
+    SELECT l.completed_at, l.status, l.reason, l.error_message, l.result FROM runs l WHERE l.connector_id = c.id ORDER BY l.started_at DESC LIMIT 1) r ON true
+ORDER BY s.type LIMIT 100;

@@ -2,7 +2,7 @@
 SELECT a.passed::boolean AS passed, a.more::boolean AS more FROM moves.advance(@run_id::uuid) a;
 
 -- name: CheckpointedRuns :many
--- A page of the tries of which a checkpoint waits, one step of the index for each, whatever number of checkpoints it has; is_open:
+-- A page of the tries that have a checkpoint waiting, one step of the index for each, whatever number of checkpoints it has; is_open:
 -- its run is. Of those a process may have died between the last store and the checkpoint; what the others have left is swept.
 WITH RECURSIVE waiting AS (
     (SELECT k.try_id, k.run_id, 1 AS n FROM run_checkpoints k WHERE k.try_id > @after::uuid ORDER BY k.try_id LIMIT 1)

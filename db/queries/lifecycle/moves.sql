@@ -38,7 +38,7 @@ SELECT moves.skip(@run_id::uuid, @try_id::uuid, sqlc.narg('new_state')::jsonb, @
 SELECT s.place::integer AS place, s.skipped::boolean AS done FROM moves.skip_all(@asked::jsonb) s;
 
 -- name: Report :one
-SELECT moves.report(@run_id::uuid, @try_id::uuid, sqlc.narg('done')::bigint, sqlc.narg('total')::bigint, @line::text, @warnings::text[])::boolean;
+SELECT moves.report(@run_id::uuid, @try_id::uuid, sqlc.narg('done')::bigint, sqlc.narg('total')::bigint, @line::text, sqlc.narg('warnings')::text[])::boolean;
 
 -- name: EndJob :one
 SELECT moves.end_job(@run_id::uuid, @try_id::uuid, sqlc.narg('result')::jsonb, sqlc.narg('reason')::text)::boolean;

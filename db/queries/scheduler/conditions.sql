@@ -10,7 +10,7 @@ ORDER BY earliest.next_sync_at LIMIT @most::integer;
 -- name: Asking :many
 -- Who asks a condition that is due, the longest due first, and none of `refused`; nothing is locked. At least one, and no more than have so many bytes of
 -- configurations together.
-SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.config::jsonb AS config, c.config_version::bigint AS config_version,
+SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.config::jsonb AS config, c.config_version::bigint AS config_version,
     c.next_sync_at::timestamptz AS next_sync_at, c.may_use::boolean AS may_use
 FROM (
     SELECT a.*, coalesce(a.user_id = ANY (q.user_ids), true) AS may_use,
@@ -25,7 +25,7 @@ WHERE c.bytes_before < @most_bytes::bigint;
 
 -- name: LockAsking :many
 -- Within the transaction that writes the answers. The columns are those of LockDue: both are decided about alike.
-SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, '{}'::jsonb AS config,
+SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope::text AS scope, c.scope_id, '{}'::jsonb AS config,
     '{}'::jsonb AS state, NULL::jsonb AS listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,

@@ -1,3 +1,6 @@
+-- name: SetRefreshDefaults :exec
+UPDATE refresh_defaults d SET minutes = n.minutes FROM unnest(@types::text[], @minutes::integer[]) n(type, minutes) WHERE d.type = n.type AND d.minutes <> n.minutes;
+
 -- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.run_at_once::boolean AS run_at_once, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,

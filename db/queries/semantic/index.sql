@@ -76,10 +76,10 @@ DELETE FROM search_index_changes WHERE id = ANY(@ids::bigint[]);
 SELECT count(*) FROM (SELECT FROM search_index_changes LIMIT @most::integer) c;
 
 -- name: TakeReviewOfSearchIndex :one
--- The turn, where a page is to be reviewed and nobody else has the turn.
+-- The turn, once nobody else has it, where a page is to be reviewed.
 UPDATE search_index SET fed_at = clock_timestamp()
 WHERE name = @name::text AND review_at <= clock_timestamp()
-    AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
+    AND single IN (SELECT i.single FROM search_index i FOR UPDATE)
 RETURNING name, generation, coalesce(review_from, '')::text AS review_from, nextval('search_index_turns')::bigint AS turn;
 
 -- name: QueueOutdated :one

@@ -7,7 +7,7 @@ JOIN documents d ON d.id = c.document_id AND d.try_id = c.try_id AND d.first_no 
     AND d.deleted_at IS NULL
 JOIN connectors k ON k.id = d.connector_id
 WHERE c.try_id = @try_id AND c.first_no = @first_no AND c.document_id = @document_id AND c.no = @no AND (
-    (k.scope = 'user' AND k.user_id = @user_id)
+    (k.scope = 'user' AND k.user_id = @user_id::integer)
     OR k.scope = 'org'
     OR (k.scope = 'group' AND k.scope_id = ANY(@groups::text[])))
     -- What a deleted connector has left is nobody's, also where another was put back under its id.

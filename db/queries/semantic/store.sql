@@ -92,7 +92,7 @@ USING (SELECT unnest(@try_ids::uuid[]) AS try_id, unnest(@first_nos::bigint[]) A
 WHERE c.try_id = k.try_id AND c.first_no = k.first_no AND c.document_id = k.id;
 
 -- name: CountStored :one
--- The last statement of a store, and its fence: whoever ends a run takes this row away. No row, because the run is over or because
+-- The last statement of a store, and its fence: the end of a run takes this row away. No row, because the run is over or because
 -- it has no number as high as these: roll back.
 UPDATE open_runs
 SET stored = stored + @stored, whole = coalesce(stored + @stored = total, false), notes = notes + @notes,

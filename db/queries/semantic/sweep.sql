@@ -116,12 +116,16 @@ UPDATE unswept_runs SET place = @place WHERE run_id = @run_id;
 DELETE FROM unswept_runs WHERE run_id = @run_id;
 
 -- name: DeletedConnectors :many
-SELECT id, config_version, place FROM deleted_connectors
-WHERE (id, config_version) > (@after_id::integer, @after_version::bigint)
+SELECT id, config_version, place, attempts FROM deleted_connectors
+WHERE (id, config_version) > (@after_id::integer, @after_version::bigint) AND next_at <= clock_timestamp()
 ORDER BY id, config_version LIMIT @page::integer;
 
 -- name: KeepDeletedPlace :exec
 UPDATE deleted_connectors SET place = @place WHERE id = @id AND config_version = @config_version;
+
+-- name: PostponeDeletedConnector :exec
+-- One that cannot be swept now lets the others pass.
+UPDATE deleted_connectors SET attempts = @attempts, place = @place, next_at = clock_timestamp() + @pause::interval WHERE id = @id AND config_version = @config_version;
 
 -- name: ForgetDeletedConnector :exec
 DELETE FROM deleted_connectors WHERE id = @id AND config_version = @config_version;
@@ -133,4 +137,21 @@ SELECT k.removed::integer AS removed FROM moves.keep_audit(@retention::interval,
 SELECT k.dropped::integer AS dropped, k.removed::integer AS removed FROM moves.keep_ledger(@retention::interval) k;
 
 -- name: ForgetWorkers :one
-SELECT moves.forget_workers(@batch::integer)::integer;
+SELECT f.forgotten::integer AS workers, f.locks::integer AS locks FROM moves.forget_workers(@batch::integer) f;
+
+-- name: CountDeletedConnectors :one
+-- Up to a limit.
+SELECT count(*) FROM (SELECT FROM deleted_connectors LIMIT @most::integer) d;
+
+-- name: AddSystemJob :one
+SELECT moves.add_system_job(@type::text, @name::text, @minutes::integer)::boolean;
+
+-- name: HurryOrphanSweep :exec
+SELECT moves.hurry_orphan_sweep();
+
+-- name: ExpiredLeases :many
+-- Runs whose workers are silent, those first that are for longest; in_all is not counted beyond 10,000.
+SELECT count(*) OVER ()::bigint AS in_all, l.id, l.connector_id, l.type, l.expires_at FROM (
+    SELECT r.id, r.connector_id, r.type, w.expires_at FROM workers w JOIN open_runs r ON r.worker_id = w.id
+    WHERE w.expires_at < (SELECT clock_timestamp()) LIMIT 10000) l
+ORDER BY l.expires_at, l.id LIMIT @most::integer;

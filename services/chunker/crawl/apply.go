@@ -3,8 +3,6 @@ package crawl
 import (
 	"context"
 	"net/url"
-
-	"github.com/echomind/sync/sdk/worker"
 )
 
 // applyVisit applies one visit: to its document, and to the frontier.
@@ -118,15 +116,13 @@ func (c *crawler) addDocument(id string) {
 // hasText tells whether a document with text exists for a URL, or for a page to which it leads. The earlier text of a page that
 // fails now counts for pages that are not stored.
 func (c *crawler) hasText(url, id string) bool {
-	return c.docs.has(url) && !c.textless.has(url) || c.redirecting.has(url) || c.old.has(url) && c.storedBefore(id).VersionToken == ""
+	return c.docs.has(url) && !c.textless.has(url) || c.redirecting.has(url) || c.old.has(url) && c.tokenBefore(id) == ""
 }
 
-// storedBefore is the stored state of a document that the crawl has not deleted.
-func (c *crawler) storedBefore(id string) worker.Known {
-	if c.deleted.has(id) {
-		return worker.Known{}
-	}
-	return c.known[id]
+// tokenBefore is the version token of a document that the crawl has not deleted.
+func (c *crawler) tokenBefore(id string) string {
+	before, _ := c.fetch.storedBefore(id)
+	return before.VersionToken
 }
 
 func (c *crawler) record(ctx context.Context, v visit, level int) error {
@@ -145,7 +141,7 @@ func (c *crawler) record(ctx context.Context, v visit, level int) error {
 		c.result.Skipped++
 		c.follow(v.outline.links, level)
 		return nil
-	case v.notModified && c.deleted.has(v.id): // it was requested before it was deleted
+	case v.notModified && c.fetch.isDeleted(v.id): // it was requested before it was deleted
 		c.frontier.readAgain(v.id)
 		return nil
 	case v.notModified:
@@ -175,7 +171,7 @@ func (c *crawler) isReplaced(v visit) bool {
 	if c.pending(v.id) || c.waitForCanonical(named, v.id) {
 		return true
 	}
-	if c.storedBefore(named).VersionToken == "" {
+	if c.tokenBefore(named) == "" {
 		return false
 	}
 	// There is no memory to read the canonical page now. Its stored document is better than a second one for v.
@@ -205,7 +201,7 @@ func (c *crawler) store(ctx context.Context, v visit, level int) error {
 		doc.VersionToken = noValidators
 	}
 	c.follow(v.outline.links, level)
-	if before := c.storedBefore(v.id); before.VersionToken == "" || before.ContentHash != doc.ContentHash {
+	if before, _ := c.fetch.storedBefore(v.id); before.VersionToken == "" || before.ContentHash != doc.ContentHash {
 		c.result.Stored++
 		return c.sink.Put(ctx, doc)
 	}

@@ -6,10 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/echomind/sync/internal/line"
 )
 
 // maxSourceIDBytes bounds a canonical URL, which is its document's source id.
@@ -148,9 +151,8 @@ func normalizeEscapes(s, allowed string) string {
 		c := s[i]
 		escaped := false
 		if c == '%' && i+2 < len(s) {
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if hi >= 0 && lo >= 0 {
-				c, escaped = byte(hi<<4|lo), true
+			if coded, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c, escaped = byte(coded), true
 				i += 2
 			}
 		}
@@ -169,18 +171,6 @@ func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
-}
-
 // below tells whether an escaped path is prefix or under it, by whole segments.
 func below(escaped, prefix string) bool {
 	prefix = strings.TrimRight(prefix, "/")
@@ -189,30 +179,15 @@ func below(escaped, prefix string) bool {
 }
 
 func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 func unwrapURLError(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, is := errors.AsType[*url.Error](err); is {
 		return u.Err
 	}
 	return err
 }
 
 // clip cuts s to at most n bytes of valid UTF-8 on one line.
-func clip(s string, n int) string {
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
+func clip(s string, n int) string { return line.Cut(line.One(s), n) }

@@ -19,14 +19,6 @@ type Runner interface {
 	Do(ctx context.Context, task string, most int64, read func(answer string) error, parts ...[]byte) error
 }
 
-// InProcess runs Task in this process, which a page may crash. It is for tests.
-type InProcess struct{}
-
-// Do runs Task, whatever its name is.
-func (InProcess) Do(_ context.Context, _ string, _ int64, read func(answer string) error, parts ...[]byte) error {
-	return read(string(Task.Run(slices.Concat(parts...))))
-}
-
 // Task reads the outline of a page in a child process: a question as JSON, with its length of 32 bits before it, then
 // the page; the answer is JSON.
 var Task = confine.Task{Name: "outline", Run: answerOutline}

@@ -30,9 +30,8 @@ type crawler struct {
 	ids int
 	// undecided are URLs that redirect to pages that failed: nothing is known about documents of their own.
 	undecided urls
-	// deleted are documents whose pages say that they are gone, gone are their ids: they are deleted at the end.
-	deleted urls
-	gone    []string
+	// gone are the documents whose pages say that they are gone: see fetcher.deleted.
+	gone []string
 	// appliedURLs are the URLs whose visits are applied.
 	appliedURLs urls
 	// waiting are the pages that wait for their canonical page, by its hash, and may have to stand for themselves; a URL that
@@ -51,7 +50,7 @@ type crawler struct {
 	heldBefore int
 
 	// left are the pages that are counted as left out.
-	left urls
+	left map[uint64]leftPage
 	// refused are links of the last level that may not be requested: a page that repeats them asks robots.txt once.
 	refused urls
 
@@ -91,9 +90,9 @@ func newCrawler(cfg Config, opt Options, sink Sink, known map[string]worker.Know
 		fetch:       newFetcher(opt, known),
 		robotsToken: productToken(opt.UserAgent),
 		frontier:    newFrontier(cfg.maxDepth(), cfg.maxPages()),
-		docs:        urls{}, textless: urls{}, old: urls{}, redirecting: urls{}, undecided: urls{}, deleted: urls{}, appliedURLs: urls{},
+		docs:        urls{}, textless: urls{}, old: urls{}, redirecting: urls{}, undecided: urls{}, appliedURLs: urls{},
 		waiting: map[uint64][]string{}, waitsFor: map[uint64]uint64{}, reading: map[string]bool{}, heldBefore: heldBefore(known),
-		left: urls{}, refused: urls{},
+		left: map[uint64]leftPage{}, refused: urls{},
 	}
 }
 
@@ -107,6 +106,7 @@ func (c *crawler) run(ctx context.Context) error {
 		}
 		c.frontier.endLevel(level)
 	}
+	c.forgetStored()
 	c.leftOut()
 	return c.sweep(ctx)
 }
@@ -141,8 +141,8 @@ func (c *crawler) begin(ctx context.Context) error {
 	}
 	in.countDeferred(c.opt.Room)
 	c.start, c.result.Start = got.url, v.id
-	c.frontier.mark(e.url)
-	c.frontier.mark(v.id)
+	c.frontier.seen.add(e.url)
+	c.frontier.seen.add(v.id)
 	return c.applyVisit(ctx, v, 0)
 }
 

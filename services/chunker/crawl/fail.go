@@ -2,8 +2,6 @@ package crawl
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
 	"github.com/echomind/sync/internal/secret"
@@ -69,7 +67,7 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 		c.frontier.remember(c.undecided, v.entry.url)
 	}
 	c.frontier.remember(c.textless, v.id)
-	if c.storedBefore(v.id).VersionToken != "" { // its stored text can be found until the page is read again
+	if c.tokenBefore(v.id) != "" { // its stored text can be found until the page is read again
 		c.frontier.remember(c.old, v.id)
 	}
 	links := v.outline.links
@@ -98,11 +96,11 @@ func (c *crawler) fail(ctx context.Context, v visit, level int) error {
 // The links of a new page are not known. Those of a document without token and hash may be of another text: the store had no
 // room for it or has given it up, or the configuration has changed.
 func (c *crawler) isUnread(v visit) bool {
-	before, known := c.known[v.id]
+	before, known := c.fetch.storedBefore(v.id)
 	switch {
 	case v.outlined || v.leaf || c.heldBefore >= maxHeldCrawls:
 		return false
-	case !known || c.deleted.has(v.id):
+	case !known:
 		return v.fail.kind == unanswered
 	}
 	return before.VersionToken == "" && (before.ContentHash == "" || failureMemoOf(before).Unread)
@@ -110,8 +108,8 @@ func (c *crawler) isUnread(v visit) bool {
 
 // isNothing tells whether only the failure of a page is stored.
 func (c *crawler) isNothing(id string) bool {
-	before, known := c.known[id]
-	return !known || c.deleted.has(id) || before.ContentHash != "" && failureMemoOf(before).Nothing
+	before, known := c.fetch.storedBefore(id)
+	return !known || before.ContentHash != "" && failureMemoOf(before).Nothing
 }
 
 // storeUnread stores a failure, with the number of crawls in a row that have kept pages behind such pages. The next crawl
@@ -144,8 +142,8 @@ func (c *crawler) storeUnreads(ctx context.Context, kept bool) error {
 
 func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []string, r failureMemo) error {
 	memo := r.memo()
-	hash := hashOfFailure(memo, reason, links)
-	if before := c.storedBefore(id); before.VersionToken == "" && before.ContentHash == hash {
+	hash := hashOfJSON(memo, reason, links) // distinguishes a stored failure from a new one
+	if before, _ := c.fetch.storedBefore(id); before.VersionToken == "" && before.ContentHash == hash {
 		c.unchanged() // stored already, with the same reason
 		return nil
 	}
@@ -155,7 +153,7 @@ func (c *crawler) storeFailure(ctx context.Context, id, reason string, links []s
 
 // storedLinks are the links of a document that was stored before the crawl and is not deleted.
 func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) {
-	if _, known := c.known[id]; !known || c.deleted.has(id) {
+	if _, known := c.fetch.storedBefore(id); !known {
 		return nil, nil
 	}
 	return c.sink.Links(ctx, id)
@@ -163,22 +161,10 @@ func (c *crawler) storedLinks(ctx context.Context, id string) ([]string, error) 
 
 // noteGone notes that a page says it is gone.
 func (c *crawler) noteGone(id string) {
-	if _, ok := c.known[id]; !ok || c.deleted.has(id) {
-		return
+	if _, known := c.fetch.storedBefore(id); known {
+		c.fetch.deleted.Store(hashed(id), nil)
+		c.gone = append(c.gone, id)
 	}
-	c.deleted.add(id)
-	c.fetch.forget(id)
-	c.gone = append(c.gone, id)
-}
-
-// hashOfFailure distinguishes a stored failure from a new one.
-func hashOfFailure(memo json.RawMessage, reason string, links []string) string {
-	h := sha256.New()
-	enc := json.NewEncoder(h)
-	_ = enc.Encode(memo)
-	_ = enc.Encode(reason)
-	_ = enc.Encode(links)
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // heldBefore is the count of all memos: the last crawl has marked all pages that it failed to read, and those that it did not

@@ -24,18 +24,17 @@ type fetcher struct {
 	hostUser *hostUser
 	known    map[string]worker.Known
 	robots   *robotsFiles
-	// forgotten are the URLs whose documents the crawl has deleted: they are requested without a condition.
-	forgotten sync.Map
+	// deleted are the URLs whose pages say that they are gone: their documents are deleted at the end, and they are requested without a
+	// condition.
+	deleted sync.Map
 }
 
 // answer is a page's content, or "not modified".
 type answer struct {
+	*reply
 	url *url.URL
 	// via are the URLs that redirected here.
-	via         []*url.URL
-	header      http.Header
-	notModified bool
-	body        []byte
+	via []*url.URL
 }
 
 // follow decides whether a redirect may be followed, and returns where it leads.
@@ -54,15 +53,17 @@ func newFetcher(opt Options, known map[string]worker.Known) *fetcher {
 // close releases the fetcher's use of shared limits.
 func (f *fetcher) close() { f.hostUser.leave() }
 
-// forget makes the next request of a URL unconditional.
-func (f *fetcher) forget(url string) { f.forgotten.Store(hashed(url), nil) }
-
-// knownOf is the stored state of a URL's document.
-func (f *fetcher) knownOf(url string) worker.Known {
-	if _, is := f.forgotten.Load(hashed(url)); is {
-		return worker.Known{}
+// storedBefore is the stored state of a URL's document that the crawl has not deleted.
+func (f *fetcher) storedBefore(url string) (k worker.Known, is bool) {
+	if !f.isDeleted(url) {
+		k, is = f.known[url]
 	}
-	return f.known[url]
+	return k, is
+}
+
+func (f *fetcher) isDeleted(url string) bool {
+	_, is := f.deleted.Load(hashed(url))
+	return is
 }
 
 // page requests u and follows its redirects; each URL must pass may and robots.txt before it is requested. Where there is no
@@ -80,7 +81,7 @@ func (f *fetcher) page(ctx context.Context, u *url.URL, may follow, in *visitRoo
 			return nil, err
 		}
 		if res.location == "" {
-			return &answer{url: u, via: via, header: res.header, notModified: res.notModified, body: res.body}, nil
+			return &answer{res, u, via}, nil
 		}
 		to, err := canonical(u, res.location, false)
 		if err != nil {
@@ -109,17 +110,12 @@ type reply struct {
 }
 
 // fetchWithRetries requests u, and again where the server asks to come back later (RFC 9110, 10.2.3; RFC 6585, 4).
-func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoom) (*reply, error) {
-	for try := 0; ; try++ {
-		res, later, err := f.ask(ctx, u, in)
-		if err == nil || later == 0 {
-			return res, err
-		}
-		if try == f.opt.MaxRetries || later > f.opt.MaxRetryAfter {
-			return nil, err
-		}
-		f.hostUser.pause(u.Host, max(later, time.Second<<try))
-	}
+func (f *fetcher) fetchWithRetries(ctx context.Context, u *url.URL, in *visitRoom) (res *reply, err error) {
+	err = f.hostUser.retry(u.Host, func() (later time.Duration, err error) {
+		res, later, err = f.ask(ctx, u, in)
+		return later, err
+	})
+	return res, err
 }
 
 // checkAnswers requests u like any page, and does not read the body: its error says why u gives no page.
@@ -148,7 +144,8 @@ func (f *fetcher) ask(ctx context.Context, u *url.URL, in *visitRoom) (r *reply,
 	}
 	req.Header.Set("User-Agent", f.opt.UserAgent)
 	req.Header.Set("Accept", "text/html,application/xhtml+xml,text/markdown,text/plain,application/json,text/csv,*/*;q=0.5")
-	conditional := askConditionally(req.Header, f.knownOf(u.String()))
+	known, _ := f.storedBefore(u.String())
+	conditional := askConditionally(req.Header, known)
 
 	res, err := f.client.Do(req)
 	if err != nil {
@@ -263,8 +260,7 @@ func noAnswer(ctx context.Context, u *url.URL, err error) error {
 
 // withoutPorts removes our own address, whose port differs each time, from a network's error: the same failure is stored once.
 func withoutPorts(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Source != nil {
+	if op, is := errors.AsType[*net.OpError](err); is && op.Source != nil {
 		return fmt.Errorf("%s %s: %w", op.Op, op.Net, op.Err)
 	}
 	return err

@@ -76,9 +76,6 @@ func newFrontier(maxDepth, maxPages int) *frontier {
 	}
 }
 
-// mark notes a URL as seen without reading it.
-func (f *frontier) mark(url string) { f.seen.add(url) }
-
 // remember adds a URL to a set of read URLs, whose memory counts.
 func (f *frontier) remember(set urls, url string) {
 	if !set.has(url) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/echomind/sync/internal/repeat"
 )
 
 // Hosts limits the requests of all crawls of one process to each host: how many at the same time, how much time between them,
@@ -26,54 +28,41 @@ type host struct {
 // NewHosts returns limits that no crawl has used yet.
 func NewHosts() *Hosts { return &Hosts{hosts: map[string]*host{}} }
 
-// join keeps a host's state alive until leave is called. The first crawl that joins sets how many requests the host gets at the
-// same time.
-func (h *Hosts) join(name string, concurrency int) (leave func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	st := h.hosts[name]
-	if st == nil {
-		st = &host{slots: make(chan struct{}, concurrency), pausedUntil: map[string]time.Time{}}
-		h.hosts[name] = st
-	}
-	st.users++
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if st.users--; st.users == 0 {
-			delete(h.hosts, name)
-		}
-	}
-}
-
 // hostUser is one crawl's use of hosts. Their state lives until leave is called.
 type hostUser struct {
 	opt    Options
-	mu     sync.Mutex
-	joined map[string]func()
+	joined map[string]*host // guarded by Hosts.mu
 }
 
-func newHostUser(opt Options) *hostUser { return &hostUser{opt: opt, joined: map[string]func(){}} }
+func newHostUser(opt Options) *hostUser { return &hostUser{opt: opt, joined: map[string]*host{}} }
 
 func (g *hostUser) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, leave := range g.joined {
-		leave()
+	g.opt.Hosts.mu.Lock()
+	defer g.opt.Hosts.mu.Unlock()
+	for name, st := range g.joined {
+		if st.users--; st.users == 0 {
+			delete(g.opt.Hosts.hosts, name)
+		}
 	}
 	clear(g.joined)
 }
 
+// join keeps a host's state alive until leave is called. The first crawl that joins sets how many requests the host gets at the
+// same time.
 func (g *hostUser) join(name string) *host {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	h := g.opt.Hosts
-	if g.joined[name] == nil {
-		g.joined[name] = h.join(name, g.opt.Concurrency)
+	g.opt.Hosts.mu.Lock()
+	defer g.opt.Hosts.mu.Unlock()
+	if st := g.joined[name]; st != nil {
+		return st
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.hosts[name]
+	st := g.opt.Hosts.hosts[name]
+	if st == nil {
+		st = &host{slots: make(chan struct{}, g.opt.Concurrency), pausedUntil: map[string]time.Time{}}
+		g.opt.Hosts.hosts[name] = st
+	}
+	st.users++
+	g.joined[name] = st
+	return st
 }
 
 // acquire waits for a slot of the host, until its pause is over and delay has passed since the start of the request before. The
@@ -134,6 +123,20 @@ func (g *hostUser) await(ctx context.Context, st *host) error {
 		if err := g.opt.Wait(ctx, left); err != nil {
 			return err
 		}
+	}
+}
+
+// comeBack are the pauses before requests that are repeated, where the server asks for no longer ones.
+var comeBack = repeat.Pauses{First: time.Second, Last: time.Minute}
+
+// retry calls ask again where the host asks to come back later, as later says of an error.
+func (g *hostUser) retry(name string, ask func() (later time.Duration, err error)) error {
+	for try := 0; ; try++ {
+		later, err := ask()
+		if err == nil || later == 0 || try == g.opt.MaxRetries || later > g.opt.MaxRetryAfter {
+			return err
+		}
+		g.pause(name, max(later, comeBack.After(try+1)))
 	}
 }
 

@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/guard"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/room"
 )
 
@@ -80,49 +82,24 @@ func (o Options) withDefaults() (Options, func(), error) {
 		t := guard.New("CHUNKER_ALLOW_CIDRS", nil).Transport(guard.TransportConfig{})
 		o.Transport, release = t, t.CloseIdleConnections
 	}
-	if o.Hosts == nil {
-		o.Hosts = NewHosts()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Wait == nil {
-		o.Wait = wait
+		o.Wait = repeat.Sleep
 	}
-	setDefault(&o.UserAgent, "EchoMindSync/1.0 (+https://github.com/echomind/sync)")
-	setDefault(&o.Concurrency, 4)
-	setDefault(&o.MaxDelay, 10*time.Second)
-	setDefault(&o.RequestTimeout, 20*time.Second)
-	setDefault(&o.MaxBodyBytes, 8<<20)
-	setDefault(&o.MaxRedirects, 5)
-	setDefault(&o.MaxRetries, 3)
-	setDefault(&o.MaxRetryAfter, 30*time.Second)
-	setDefault(&o.MaxSilence, 20)
-	setDefault(&o.RobotsTimeout, 10*time.Second)
-	setDefault(&o.MaxRobotsBytes, 512<<10)
+	o.Hosts = cmp.Or(o.Hosts, NewHosts())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.UserAgent = cmp.Or(o.UserAgent, "EchoMindSync/1.0 (+https://github.com/echomind/sync)")
+	o.Concurrency = cmp.Or(o.Concurrency, 4)
+	o.MaxDelay = cmp.Or(o.MaxDelay, 10*time.Second)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 20*time.Second)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 8<<20)
+	o.MaxRedirects = cmp.Or(o.MaxRedirects, 5)
+	o.MaxRetries = cmp.Or(o.MaxRetries, 3)
+	o.MaxRetryAfter = cmp.Or(o.MaxRetryAfter, 30*time.Second)
+	o.MaxSilence = cmp.Or(o.MaxSilence, 20)
+	o.RobotsTimeout = cmp.Or(o.RobotsTimeout, 10*time.Second)
+	o.MaxRobotsBytes = cmp.Or(o.MaxRobotsBytes, 512<<10)
 	return o, release, nil
-}
-
-func setDefault[T comparable](field *T, otherwise T) {
-	var zero T
-	if *field == zero {
-		*field = otherwise
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -214,10 +214,5 @@ func (o *outline) addHeaderDirectives(h http.Header, token string) {
 }
 
 func hasToken(list, token string) bool {
-	for _, field := range strings.Fields(list) {
-		if strings.EqualFold(field, token) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Fields(list), func(field string) bool { return strings.EqualFold(field, token) })
 }

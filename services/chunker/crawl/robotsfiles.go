@@ -76,23 +76,18 @@ func (r *robotsFiles) fetch(ctx context.Context, u *url.URL) (*robots, error) {
 			break
 		}
 		seen[at.String()] = true
-		rules, next, err := r.fetchWithRetries(ctx, at)
+		var rules *robots
+		var next *url.URL
+		err := r.hostUser.retry(at.Host, func() (later time.Duration, err error) {
+			rules, next, later, err = r.ask(ctx, at)
+			return later, err
+		})
 		if err != nil || next == nil {
 			return rules, err
 		}
 		at = next
 	}
 	return &robots{}, nil
-}
-
-func (r *robotsFiles) fetchWithRetries(ctx context.Context, at *url.URL) (*robots, *url.URL, error) {
-	for try := 0; ; try++ {
-		rules, next, later, err := r.ask(ctx, at)
-		if err == nil || later == 0 || try == r.opt.MaxRetries || later > r.opt.MaxRetryAfter {
-			return rules, next, err
-		}
-		r.hostUser.pause(at.Host, max(later, time.Second<<try))
-	}
 }
 
 func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next *url.URL, later time.Duration, err error) {

@@ -15,7 +15,7 @@ func (c *crawler) sweep(ctx context.Context) error {
 	var lost, nothing []string
 	for _, id := range slices.Sorted(maps.Keys(c.known)) {
 		switch {
-		case c.docs.has(id) || c.deleted.has(id):
+		case c.docs.has(id) || c.fetch.isDeleted(id):
 		case c.isNothing(id):
 			nothing = append(nothing, id)
 		default:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/echomind/sync/sdk/worker"
 )
@@ -26,7 +27,7 @@ const maxValidatorBytes = 256
 // tokenOf makes a version token from a response's header.
 func tokenOf(h http.Header) string {
 	var v version
-	if etag := h.Get("ETag"); len(etag) <= maxValidatorBytes && printable(etag) {
+	if etag := h.Get("ETag"); len(etag) <= maxValidatorBytes && !strings.ContainsFunc(etag, func(r rune) bool { return r < ' ' || r > '~' }) {
 		v.ETag = etag
 	}
 	if modified := h.Get("Last-Modified"); modified != "" {
@@ -56,26 +57,23 @@ func askConditionally(h http.Header, known worker.Known) bool {
 	return v != version{}
 }
 
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 // hashOf hashes what is stored of a page. One JSON value a line keeps the parts apart.
 func hashOf(doc worker.Document) string {
 	if doc.ContentHash != "" {
 		return doc.ContentHash
 	}
+	parts := []any{doc.Title}
+	for _, c := range doc.Chunks {
+		parts = append(parts, c.HeadingPath, c.Text)
+	}
+	return hashOfJSON(parts...)
+}
+
+func hashOfJSON(parts ...any) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
-	_ = enc.Encode(doc.Title)
-	for _, c := range doc.Chunks {
-		_ = enc.Encode(c.HeadingPath)
-		_ = enc.Encode(c.Text)
+	for _, part := range parts {
+		_ = enc.Encode(part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

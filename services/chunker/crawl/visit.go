@@ -74,8 +74,8 @@ func (c *crawler) within(from, to *url.URL) (*url.URL, error) {
 }
 
 func failed(ctx context.Context, e entry, err error) (visit, error) {
-	var f *failure
-	if ctx.Err() != nil || !errors.As(err, &f) {
+	f, is := errors.AsType[*failure](err)
+	if ctx.Err() != nil || !is {
 		return visit{}, stopped(ctx, err)
 	}
 	return visit{entry: e, id: f.url, fail: f}, nil

@@ -5,6 +5,7 @@
 package files
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/strictjson"
 )
 
 // Bounds and defaults of Config.
@@ -49,16 +51,9 @@ type Config struct {
 // Validate returns every problem of c, joined, or nil. Each names the field, the value and the fix.
 func (c Config) Validate() error {
 	_, err := parseURL(c.URL)
-	errs := []error{err, validatePatterns("include", c.Include), validatePatterns("exclude", c.Exclude)}
-	if c.MaxFileBytes < 0 || c.MaxFileBytes > MaxMaxFileBytes {
-		errs = append(errs, fmt.Errorf("max_file_bytes: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
-	}
-	if c.MaxFiles < 0 || c.MaxFiles > MaxMaxFiles {
-		errs = append(errs, fmt.Errorf("max_files: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
-	}
-	return errors.Join(errs...)
+	return errors.Join(err, validatePatterns("include", c.Include), validatePatterns("exclude", c.Exclude),
+		strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes),
+		strictjson.UpTo("max_files", c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
 }
 
 func validatePatterns(field string, patterns []string) error {
@@ -132,16 +127,6 @@ func parseURL(raw string) (string, error) {
 	return "", fmt.Errorf("url: %q %s", secret.Typed(raw, maxShown), problem)
 }
 
-func (c Config) maxFileBytes() int64 {
-	if c.MaxFileBytes == 0 {
-		return DefaultMaxFileBytes
-	}
-	return c.MaxFileBytes
-}
+func (c Config) maxFileBytes() int64 { return cmp.Or(c.MaxFileBytes, DefaultMaxFileBytes) }
 
-func (c Config) maxFiles() int {
-	if c.MaxFiles == 0 {
-		return DefaultMaxFiles
-	}
-	return c.MaxFiles
-}
+func (c Config) maxFiles() int { return cmp.Or(c.MaxFiles, DefaultMaxFiles) }

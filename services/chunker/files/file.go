@@ -2,7 +2,6 @@ package files
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,7 @@ import (
 
 	"gocloud.dev/blob"
 
+	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 )
@@ -69,13 +69,8 @@ func sourceID(key string) string {
 	if len(key) <= MaxSourceIDBytes {
 		return key
 	}
-	sum := sha256.Sum256([]byte(key))
-	hash := "~" + hex.EncodeToString(sum[:])
-	cut := MaxSourceIDBytes - len(hash)
-	for !utf8.RuneStart(key[cut]) {
-		cut--
-	}
-	return key[:cut] + hash
+	hash := fmt.Sprintf("~%x", sha256.Sum256([]byte(key)))
+	return line.Cut(key, MaxSourceIDBytes-len(hash)) + hash
 }
 
 // fileURL is the URL of a file; empty where it would be longer than the stored bound, since a part of a URL leads elsewhere.

@@ -2,11 +2,10 @@ package files_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/echomind/sync/services/chunker/files"
 )
 
 func TestWhatAListingDoesNotTakeIsCountedOnce(t *testing.T) {
@@ -18,9 +17,15 @@ func TestWhatAListingDoesNotTakeIsCountedOnce(t *testing.T) {
 	cfg := config(dir)
 	cfg.Include, cfg.Exclude = []string{"**/*.md"}, []string{"drafts/**"}
 	r := runWith(t, cfg, dir, newStore())
-	require.Equal(t, files.LeftOut{Filtered: 600, Hidden: 1, Folders: 2}, r.LeftOut)
+	require.Equal(t, [3]int{600, 1, 2}, [3]int{r.LeftOut.Filtered.N, r.LeftOut.Hidden.N, r.LeftOut.Folders.N})
+	names := r.LeftOut.Names()
+	require.Len(t, names, 20+1+2)
+	require.Regexp(t, `^left out, file by include and exclude: data/\d+\.csv$`, names[0])
+	require.Equal(t, []string{"left out, hidden file: .secret.md", "left out, whole folder: .git", "left out, whole folder: drafts"}, slices.Sorted(slices.Values(names[20:])))
 	require.Equal(t, "left out: files by include and exclude: 600; hidden files: 1; whole folders: 2", r.LeftOut.String())
 
 	cfg.Include, cfg.Exclude, cfg.Hidden = nil, nil, true
-	require.Empty(t, runWith(t, cfg, dir, newStore()).LeftOut.String())
+	r = runWith(t, cfg, dir, newStore())
+	require.Empty(t, r.LeftOut.String())
+	require.Empty(t, r.LeftOut.Names())
 }

@@ -94,20 +94,14 @@ func folderError(folder string, err error) error {
 	return fmt.Errorf("open folder %q: %w", folder, reasonOf(err))
 }
 
-func within(path, root string) bool {
-	rel, err := filepath.Rel(root, path)
-	return err == nil && (rel == "." || filepath.IsLocal(rel))
-}
-
 // reasonOf removes the operation and path from a system's error: reasons are shown beside the document, and compared between
 // syncs.
 func reasonOf(err error) error {
 	if errors.Is(err, rootblob.ErrPrivate) {
 		return rootblob.ErrPrivate
 	}
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		return at.Err
 	}
 	return err
 }

@@ -3,6 +3,8 @@ package files
 import (
 	"context"
 	"time"
+
+	"github.com/echomind/sync/internal/repeat"
 )
 
 // Matching is paced by its steps, and not by the clock, so that other work on the machine does not make a listing rest. Each
@@ -35,15 +37,4 @@ func (p *pace) take(ctx context.Context, steps int) error {
 	return p.rest(ctx)
 }
 
-func rest(ctx context.Context) error { return pause(ctx, restTime) }
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func rest(ctx context.Context) error { return repeat.Sleep(ctx, restTime) }

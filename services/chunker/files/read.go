@@ -11,6 +11,7 @@ import (
 
 	"gocloud.dev/blob"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/chunker/files/rootblob"
 	"github.com/echomind/sync/services/internal/extract"
@@ -96,5 +97,5 @@ func (f *folder) waitOut(ctx context.Context, modified time.Time) error {
 	if age < 0 || age >= tick {
 		return nil
 	}
-	return pause(ctx, tick-age)
+	return repeat.Sleep(ctx, tick-age)
 }

@@ -78,9 +78,8 @@ func (r *Roots) Close() error {
 // in returns a path relative to the root, by the root's own name or by its target when it was opened.
 func (r root) in(path string) (rel string, is bool) {
 	for _, base := range []string{r.name, r.resolved} {
-		if base != "" && within(path, base) {
-			rel, err := filepath.Rel(base, path)
-			return rel, err == nil
+		if rel, err := filepath.Rel(base, path); base != "" && err == nil && filepath.IsLocal(rel) {
+			return rel, true
 		}
 	}
 	return "", false

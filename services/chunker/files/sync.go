@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,26 +55,6 @@ type Result struct {
 	LeftOut LeftOut
 }
 
-// LeftOut counts files whose names are hidden, files that include and exclude leave out, and folders that are left out as a whole.
-type LeftOut struct{ Hidden, Filtered, Folders int }
-
-// String says what is left out; it is empty where nothing is.
-func (l LeftOut) String() string {
-	var said []string
-	for _, of := range []struct {
-		n    int
-		what string
-	}{{l.Filtered, "files by include and exclude"}, {l.Hidden, "hidden files"}, {l.Folders, "whole folders"}} {
-		if of.n > 0 {
-			said = append(said, fmt.Sprintf("%s: %d", of.what, of.n))
-		}
-	}
-	if len(said) == 0 {
-		return ""
-	}
-	return "left out: " + strings.Join(said, "; ")
-}
-
 // Sync updates store to the folder that cfg names.
 //
 // A file is read where its size or time of change differs from the stored one. Documents whose files are not listed any more
@@ -108,12 +89,8 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 }
 
 func (o Options) withDefaults() Options {
-	if o.Workers <= 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	if o.InFlightBytes <= 0 {
-		o.InFlightBytes = DefaultInFlightBytes
-	}
+	o.Workers = cmp.Or(max(o.Workers, 0), runtime.GOMAXPROCS(0))
+	o.InFlightBytes = cmp.Or(max(o.InFlightBytes, 0), DefaultInFlightBytes)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -184,7 +161,7 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 			l.Skip = func(dir string) bool {
 				skips := f.globs.skipsDir(ctx, dir)
 				if skips {
-					f.leftOut.Folders++
+					f.leftOut.Folders.add(dir)
 				}
 				return skips
 			}
@@ -194,9 +171,9 @@ func (f *folder) list(ctx context.Context, s *source.Sync) error {
 				case takes || err != nil: // addEntry returns the error
 					return true
 				case !f.globs.hidden && isHidden(file):
-					f.leftOut.Hidden++
+					f.leftOut.Hidden.add(file)
 				default:
-					f.leftOut.Filtered++
+					f.leftOut.Filtered.add(file)
 				}
 				return false
 			}
@@ -265,11 +242,8 @@ func (f *folder) tooMany() error {
 // listing early, without an error.
 func (f *folder) checkStillThere(root *os.Root) error {
 	opened, err := root.Stat(".")
-	if err != nil {
-		return fmt.Errorf("check folder %q after listing: %w", f.name, reasonOf(err))
-	}
-	named, err := os.Stat(f.name)
-	if err != nil {
+	named, away := os.Stat(f.name)
+	if err = cmp.Or(err, away); err != nil {
 		return fmt.Errorf("check folder %q after listing: %w", f.name, reasonOf(err))
 	}
 	if !os.SameFile(opened, named) {

@@ -4,28 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // DefaultEndpoint is Google's.
 const DefaultEndpoint = "https://www.googleapis.com"
-
-const (
-	// maxPage bounds the items of a page; 1,000 are asked for.
-	maxPage = 5000
-	// tries is how often a request with an incomplete answer is made. Failures before an answer (throttling, resets, 5xx) are
-	// repeated by the client that we are given.
-	tries = 4
-)
 
 // limits are for a page of 1,000 items, with names as long as they may be.
 var limits = answer.Limits{Bytes: 32 << 20, String: 1 << 20, Values: 500_000}
@@ -40,31 +31,14 @@ type api struct {
 
 // call asks for JSON.
 func (a *api) call(ctx context.Context, path string, query url.Values, header http.Header, into any) error {
-	return a.retryBroken(ctx, func() error {
+	return answer.Repeat(ctx, a.pause, func() error {
 		resp, err := a.get(ctx, path, query, header)
 		if err != nil {
 			return err
 		}
-		defer closeBody(resp)
-		err = answer.Decode(resp.Body, limits, into)
-		if err == nil || errors.Is(err, answer.ErrTooLarge) {
-			return err
-		}
-		return fmt.Errorf("%w: %w", errBroken, err)
+		defer func() { answer.Drain(resp.Body); _ = resp.Body.Close() }()
+		return answer.Decode(resp.Body, limits, into)
 	})
-}
-
-// retryBroken repeats a call that ended in an incomplete answer.
-func (a *api) retryBroken(ctx context.Context, ask func() error) error {
-	for try := 1; ; try++ {
-		err := ask()
-		if !errors.Is(err, errBroken) || try == tries || ctx.Err() != nil {
-			return err
-		}
-		if err := repeat.Sleep(ctx, repeat.Pauses{First: a.pause, Last: a.pause << (tries - 1)}.After(try)); err != nil {
-			return err
-		}
-	}
 }
 
 func (a *api) get(ctx context.Context, path string, query url.Values, header http.Header) (*http.Response, error) {
@@ -73,32 +47,19 @@ func (a *api) get(ctx context.Context, path string, query url.Values, header htt
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	a.calls()
-	resp, err := a.client.Do(req)
-	if err != nil {
-		var wrapped *url.Error // it repeats the address
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		if endsSync(err) {
-			return nil, err // the error names who failed: without an access token Google Drive was never asked
-		}
+	resp, err := answer.Do(a.client, req)
+	switch {
+	case err != nil && endsSync(err):
+		return nil, err // the error names who failed: without an access token Google Drive was never asked
+	case err != nil:
 		return nil, fmt.Errorf("ask Google Drive for %s: %w", strings.SplitN(path, "/", 2)[0], err)
-	}
-	if resp.StatusCode/100 != 2 {
-		defer closeBody(resp)
-		return nil, readRefusal(resp)
+	case resp.StatusCode/100 != 2:
+		defer func() { answer.Drain(resp.Body); _ = resp.Body.Close() }()
+		return nil, answer.ReadRefusal(resp, service)
 	}
 	return resp, nil
-}
-
-// closeBody reads the rest of an answer and closes it, so that the connection can be used again.
-func closeBody(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
-	_ = resp.Body.Close()
 }
 
 func values(pairs ...string) url.Values {
@@ -147,6 +108,8 @@ type change struct {
 	File    *item  `json:"file"`
 }
 
+func (c change) identity() string { return validOr(c.FileID) }
+
 func (c *change) clip() {
 	if c.File != nil {
 		c.File.clip()
@@ -181,14 +144,9 @@ func elements[T any, P interface {
 	clip()
 }](dec *answer.Decoder, into *[]T,
 ) error {
-	return answer.Array(dec, func() error {
-		if len(*into) == maxPage {
-			return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
-		}
-		var one T
-		err := dec.Decode(&one)
-		P(&one).clip()
-		*into = append(*into, one)
+	return answer.Elements(dec, into, func(one *T) error {
+		err := dec.Decode(one)
+		P(one).clip()
 		return err
 	})
 }

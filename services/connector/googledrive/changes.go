@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // applyChanges applies the changes of a drive since its cursor, and advances the cursor.
@@ -48,7 +50,7 @@ func (s *syncer) applyPage(ctx context.Context, drive string, changes []change) 
 			return s.driveGone(drive)
 		}
 	}
-	for _, c := range lastOf(changes, func(c change) string { return c.FileID }) {
+	for _, c := range answer.LastOf(changes, change.identity) {
 		if s.tree.roots[c.FileID] {
 			if err := s.rootChanged(ctx, drive, c.FileID); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/strictjson"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
@@ -79,13 +80,8 @@ func (c Config) Validate() error {
 	if c.IncludeSharedDrives && c.source() != MyDrive {
 		wrong("include_shared_drives: true goes with the source my_drive only; remove it")
 	}
-	if c.MaxFileBytes < 0 || c.MaxFileBytes > MaxMaxFileBytes {
-		wrong("max_file_bytes: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes)
-	}
-	if c.MaxFiles < 0 || c.MaxFiles > MaxMaxFiles {
-		wrong("max_files: %d is out of range; use 1 to %d, or leave it out for %d", c.MaxFiles, MaxMaxFiles, DefaultMaxFiles)
-	}
+	errs = append(errs, strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes),
+		strictjson.UpTo("max_files", c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
 	return errors.Join(errs...)
 }
 
@@ -107,6 +103,14 @@ func (c Config) maxFiles() int { return cmp.Or(c.MaxFiles, DefaultMaxFiles) }
 
 // maxIDBytes is twice what any id of Drive has. A memo has room for some of them.
 const maxIDBytes = 90
+
+// validOr is an id that is valid, or none.
+func validOr(id string) string {
+	if validID(id) {
+		return id
+	}
+	return ""
+}
 
 // validID tells whether an id can be put into paths and queries, and be remembered.
 func validID(id string) bool {

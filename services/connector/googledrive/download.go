@@ -25,18 +25,18 @@ var exports = map[string]string{
 const maxExportBytes = 10 << 20
 
 // errVanished says that a file went into the trash while it was being read.
-var errVanished = &refusal{Status: 404, Reason: "notFound", Message: "it is in the trash"}
+var errVanished = &answer.Refusal{Target: service, Status: 404, Codes: []string{"notFound"}, Message: "it is in the trash"}
 
 // download reads the content of a file. Where it does not match the listing, the file is asked for again: it may have changed
 // meanwhile, and fresh is then its new state. At most as much is read as the listed size has reserved.
 func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaType string, fresh item, err error) {
 	listed, bound := f.Size, s.bound(f)
-	err = s.api.retryBroken(ctx, func() error {
+	err = answer.Repeat(ctx, s.api.pause, func() error {
 		content, mediaType, err = s.fetch(ctx, f, listed, bound)
 		if err == nil && !f.isGoogleDocument() {
 			err = verify(f, content)
 		}
-		if !errors.Is(err, errBroken) || f.isGoogleDocument() {
+		if !errors.Is(err, answer.ErrIncomplete) || f.isGoogleDocument() {
 			return err
 		}
 		now, asked := s.api.item(ctx, f.ID, f.key)
@@ -52,7 +52,7 @@ func (s *syncer) download(ctx context.Context, f item) (content []byte, mediaTyp
 		f, fresh = now, now
 		switch {
 		case now.Size > s.cfg.maxFileBytes():
-			return s.tooLarge(now.Size)
+			return answer.Oversize(now.Size, s.cfg.maxFileBytes())
 		case now.Size > bound:
 			return answer.Grown(now.Size, listed)
 		}
@@ -81,19 +81,19 @@ func (s *syncer) fetch(ctx context.Context, f item, listed, bound int64) ([]byte
 	if err != nil {
 		return nil, "", err
 	}
-	defer closeBody(resp)
+	defer func() { answer.Drain(resp.Body); _ = resp.Body.Close() }()
 	content, size, err := answer.Content(resp, bound)
 	switch {
 	case size > bound && bound == s.cfg.maxFileBytes():
-		return nil, "", s.tooLarge(size)
+		return nil, "", answer.Oversize(size, bound)
 	case size > bound && f.isGoogleDocument():
-		return nil, "", fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", errTooLarge, bound)
+		return nil, "", fmt.Errorf("%w: more than %d bytes, which is what Google Drive exports", answer.ErrOversize, bound)
 	case size > bound:
 		return nil, "", answer.Grown(size, listed)
 	case err != nil && endsSync(err):
 		return nil, "", err
 	case err != nil:
-		return nil, "", fmt.Errorf("%w: %w", errBroken, err)
+		return nil, "", fmt.Errorf("%w: %w", answer.ErrIncomplete, err)
 	}
 	return content, mediaType, nil
 }
@@ -103,9 +103,9 @@ func verify(f item, content []byte) error {
 	sum := md5.Sum(content) //nolint:gosec // see above
 	switch {
 	case f.MD5 == "" && f.Size > 0 && int64(len(content)) != f.Size:
-		return fmt.Errorf("%w: %d bytes of %d", errBroken, len(content), f.Size)
+		return fmt.Errorf("%w: %d bytes of %d", answer.ErrIncomplete, len(content), f.Size)
 	case f.MD5 != "" && !strings.EqualFold(hex.EncodeToString(sum[:]), f.MD5):
-		return fmt.Errorf("%w: %d bytes of %d, whose checksum is another", errBroken, len(content), f.Size)
+		return fmt.Errorf("%w: %d bytes of %d, whose checksum is another", answer.ErrIncomplete, len(content), f.Size)
 	}
 	return nil
 }

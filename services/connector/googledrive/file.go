@@ -69,7 +69,7 @@ func (s *syncer) readError(ctx context.Context, f item, err error, gone func(tra
 			return gone(asked == nil)
 		}
 		return &source.Unreadable{Reason: reason}
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, answer.ErrOversize):
 		return &source.Unreadable{Reason: err.Error(), Content: true}
 	case errors.Is(err, answer.ErrGrown):
 		return &source.Unreadable{Reason: err.Error()}
@@ -91,7 +91,7 @@ func (s *syncer) skipReason(f item) string {
 		return ""
 	}
 	if f.Size > s.cfg.maxFileBytes() {
-		return s.tooLarge(f.Size).Error()
+		return answer.Oversize(f.Size, s.cfg.maxFileBytes()).Error()
 	}
 	kind, _, _ := strings.Cut(strings.ToLower(f.MimeType), "/")
 	switch kind {
@@ -99,8 +99,4 @@ func (s *syncer) skipReason(f item) string {
 		return line.Clip(f.MimeType, 100) + " holds no text that is read"
 	}
 	return ""
-}
-
-func (s *syncer) tooLarge(size int64) error {
-	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", errTooLarge, size, s.cfg.maxFileBytes())
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // folderOverhead is about how many bytes a folder takes besides its texts until its place is known.
@@ -38,7 +40,7 @@ func (s *syncer) listFlat(ctx context.Context, drive string) (held bool, err err
 		return folderOverhead + len(f.ID) + len(f.Name) + len(f.Link) + len(f.Parents)*2*maxIDBytes
 	}
 	err = s.pages(ctx, drive, onlyFolders, "", func(page []item, _ string) error {
-		for _, f := range lastOf(page, func(f item) string { return f.ID }) {
+		for _, f := range answer.LastOf(page, item.identity) {
 			if !f.isFolder() || s.tree.roots[f.ID] {
 				continue
 			}

@@ -1,13 +1,11 @@
 package googledrive
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 )
 
@@ -45,6 +43,9 @@ type item struct {
 const itemFields = "id,name,mimeType,parents,trashed,driveId,size,md5Checksum,headRevisionId,modifiedTime,webViewLink," +
 	"capabilities/canDownload,shortcutDetails(targetId,targetResourceKey)"
 
+// identity is the id; empty where it is not valid.
+func (f item) identity() string { return validOr(f.ID) }
+
 func (f item) isFolder() bool   { return f.MimeType == folderType }
 func (f item) isShortcut() bool { return f.MimeType == shortcutType }
 
@@ -58,13 +59,13 @@ func (f item) content() string {
 	kind := strings.ToLower(path.Ext(f.Name))
 	switch {
 	case f.isGoogleDocument():
-		return short("modified", f.Modified, f.MimeType)
+		return source.Short("modified", f.Modified, f.MimeType)
 	case f.MD5 != "":
-		return short("md5", f.MD5, f.MimeType, kind)
+		return source.Short("md5", f.MD5, f.MimeType, kind)
 	case f.Revision != "":
-		return short("revision", f.Revision, f.MimeType, kind)
+		return source.Short("revision", f.Revision, f.MimeType, kind)
 	}
-	return short("modified", f.Modified, f.MimeType, kind)
+	return source.Short("modified", f.Modified, f.MimeType, kind)
 }
 
 func (f item) title() string {
@@ -95,24 +96,4 @@ func (f *item) clip() {
 	if len(f.Link) > worker.MaxURLBytes {
 		f.Link = "" // a part of a link leads nowhere
 	}
-}
-
-func short(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
-}
-
-// lastOf keeps the last of several occurrences of an item, at its place, and drops items without a valid id.
-func lastOf[T any](list []T, id func(T) string) []T {
-	last := make(map[string]int, len(list))
-	for i, one := range list {
-		last[id(one)] = i
-	}
-	kept := make([]T, 0, len(last))
-	for i, one := range list {
-		if last[id(one)] == i && validID(id(one)) {
-			kept = append(kept, one)
-		}
-	}
-	return slices.Clip(kept)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 const (
@@ -183,7 +185,7 @@ func inParents(ids []string) string {
 // files gives files to the engine. A file that a change names and that is below no root is removed at the end of the round; a
 // listing removes at its end the files that it has not shown.
 func (s *syncer) files(ctx context.Context, items []item, changed bool) error {
-	for _, f := range lastOf(items, func(f item) string { return f.ID }) {
+	for _, f := range answer.LastOf(items, item.identity) {
 		parents, in := s.tree.place(f.Parents)
 		delete(s.unplaced, f.ID)
 		var err error

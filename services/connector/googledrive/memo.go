@@ -1,10 +1,6 @@
 package googledrive
 
-import (
-	"encoding/json"
-
-	"github.com/echomind/sync/sdk/source"
-)
+import "github.com/echomind/sync/sdk/source"
 
 // kind is the kind of a stored document; "" is a file.
 type kind string
@@ -39,12 +35,7 @@ const (
 )
 
 // memoOf is the memo of a stored document; empty for a document of another configuration.
-func memoOf(of source.Stored) (m memo) {
-	if of.Memo != nil && json.Unmarshal(of.Memo, &m) != nil {
-		return memo{}
-	}
-	return m
-}
+func memoOf(of source.Stored) memo { return source.MemoOf[memo](of) }
 
 // newItem describes an item with its memo, without content.
 func newItem(f item, m memo) source.Item {

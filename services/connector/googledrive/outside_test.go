@@ -143,7 +143,7 @@ func (m *mock) Move(id string, parents ...string) {
 	}
 }
 
-// outside is what the suite knows of a drive, whoever keeps it.
+// outside is what the suite knows of a drive on any server.
 type outside struct {
 	*fixture
 	drive     remote

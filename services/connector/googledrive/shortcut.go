@@ -30,14 +30,8 @@ const (
 // giveShortcut gives a listed or changed shortcut to the engine. Its text is known only after everything is listed, because its
 // target may be synced itself. Until then the stored text stays.
 func (s *syncer) giveShortcut(ctx context.Context, f item, parents []string) error {
-	m := memo{Kind: kindShortcut, Parents: parents}
-	if validID(f.Shortcut.Target) {
-		m.Target = f.Shortcut.Target
-	}
-	key := f.Shortcut.TargetKey
-	if !validID(key) {
-		key = ""
-	}
+	m := memo{Kind: kindShortcut, Parents: parents, Target: validOr(f.Shortcut.Target)}
+	key := validOr(f.Shortcut.TargetKey)
 	if name := f.title(); len(name)+len(f.Link)+len(key) <= maxOwn && utf8.ValidString(name+f.Link) {
 		m.Name, m.Link, m.Key = name, f.Link, key
 	}

@@ -35,7 +35,7 @@ func TestAShortcutStandsForATargetThatIsElsewhere(t *testing.T) {
 	require.Equal(t, "other words", f.store.text(two))
 }
 
-// Whoever puts a shortcut into a folder that others read may lead to what the connected account alone may open.
+// A user who puts a shortcut into a folder that others read may lead to what the connected account alone may open.
 // A long name is not remembered: the shortcut is asked for it.
 func TestAShortcutWithALongNameStandsForItsTargetToo(t *testing.T) {
 	f := newFixture(t)

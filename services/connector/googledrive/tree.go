@@ -42,7 +42,7 @@ func (t *tree) holds(id string) bool {
 			id = parents[0]
 			continue
 		}
-		return t.search(id)
+		return t.isBelow(id, memo{}, t.roots)
 	}
 	return false
 }
@@ -96,21 +96,6 @@ func (t *tree) without(ids map[string]bool) *tree {
 	return &tree{roots: t.roots, folders: folders}
 }
 
-func (t *tree) search(id string) bool {
-	queue, visited := []string{id}, map[string]bool{}
-	for len(queue) > 0 && len(visited) < maxDepth {
-		id, queue = queue[0], queue[1:]
-		if t.roots[id] {
-			return true
-		}
-		if !visited[id] {
-			visited[id] = true
-			queue = append(queue, t.folders[id]...)
-		}
-	}
-	return false
-}
-
 // place returns the parents to remember; in says whether any of them is below a root. Where there are very many, parents below a
 // root come first.
 func (t *tree) place(parents []string) (kept []string, in bool) {
@@ -127,12 +112,7 @@ func validParents(parents []string) []string {
 	if len(parents) == 1 && validID(parents[0]) {
 		return parents
 	}
-	var ids []string
-	for _, p := range parents {
-		if validID(p) {
-			ids = append(ids, p)
-		}
-	}
+	ids := slices.DeleteFunc(slices.Clone(parents), func(id string) bool { return !validID(id) })
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }

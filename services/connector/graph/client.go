@@ -1,29 +1,24 @@
 package graph
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // DefaultEndpoint is the global service. Sovereign clouds have others ("National cloud deployments").
 const DefaultEndpoint = "https://graph.microsoft.com/v1.0"
 
-const (
-	// MaxLinkBytes bounds the links that an answer may ask us to follow. They are kept in the connector's state,
-	// which is bounded as well.
-	MaxLinkBytes = 24 << 10
-	// tries is how often an incomplete answer is asked for.
-	tries = 4
-)
+// MaxLinkBytes bounds the links that an answer may ask us to follow. They are kept in the connector's state, which is bounded as well.
+const MaxLinkBytes = 24 << 10
 
 // Options configure a Client.
 type Options struct {
@@ -97,20 +92,15 @@ func (c *Client) Get(ctx context.Context, link string, header http.Header, v any
 }
 
 // get also returns the service's time, or the zero time where the answer does not say it.
-func (c *Client) get(ctx context.Context, link string, header http.Header, v any) (time.Time, error) {
+func (c *Client) get(ctx context.Context, link string, header http.Header, v any) (at time.Time, err error) {
 	if err := c.CheckLink(link); err != nil {
-		return time.Time{}, err
+		return at, err
 	}
-	for try := 1; ; try++ {
-		at, err := c.try(ctx, link, header, v)
-		var broken *truncatedError
-		if !errors.As(err, &broken) || try == tries {
-			return at, err
-		}
-		if err := c.wait(ctx, try); err != nil {
-			return time.Time{}, err
-		}
-	}
+	err = answer.Repeat(ctx, c.pause, func() error {
+		at, err = c.try(ctx, link, header, v)
+		return err
+	})
+	return at, err
 }
 
 func (c *Client) try(ctx context.Context, link string, header http.Header, v any) (at time.Time, err error) {
@@ -118,42 +108,25 @@ func (c *Client) try(ctx context.Context, link string, header http.Header, v any
 	if err != nil {
 		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), err)
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Accept", "application/json")
-	resp, err := c.api.Do(req)
+	resp, err := answer.Do(c.api, req)
 	switch {
 	case err != nil && EndsSync(err):
-		return at, withoutURL(err) // the error names who answered: without an access token Graph was never asked
+		return at, err // the error names who answered: without an access token Graph was never asked
 	case err != nil:
-		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), withoutURL(err))
+		return at, fmt.Errorf("ask %s: %w", withoutQuery(link), err)
 	}
-	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
+	defer func() { answer.Drain(resp.Body); _ = resp.Body.Close() }()
 	at, _ = http.ParseTime(resp.Header.Get("Date"))
 	if resp.StatusCode != http.StatusOK {
-		return at, answerError(resp, withoutQuery(link))
+		return at, answer.ReadRefusal(resp, withoutQuery(link))
 	}
-	err = answer.Decode(resp.Body, limits(v), v)
-	switch {
-	case err == nil:
-		return at, nil
-	case ctx.Err() != nil:
-		return at, ctx.Err()
+	if err := answer.Decode(resp.Body, limits(v), v); err != nil {
+		return at, cmp.Or(ctx.Err(), fmt.Errorf("read the answer of %s: %w", withoutQuery(link), err))
 	}
-	err = fmt.Errorf("read the answer of %s: %w", withoutQuery(link), err)
-	if errors.Is(err, answer.ErrTooLarge) {
-		return at, err
-	}
-	return at, &truncatedError{err}
+	return at, nil
 }
-
-func (c *Client) wait(ctx context.Context, try int) error {
-	return repeat.Sleep(ctx, repeat.Pauses{First: c.pause, Last: c.pause << (tries - 1)}.After(try))
-}
-
-// drain lets the connection be used again, unless much is left to read.
-func drain(body io.Reader) { _, _ = io.CopyN(io.Discard, body, 64<<10) }
 
 // withoutQuery is a link without its query: tokens in it are long, and tokens of downloads are secret.
 func withoutQuery(link string) string {
@@ -162,15 +135,6 @@ func withoutQuery(link string) string {
 		link = link[:300] + "…"
 	}
 	return link
-}
-
-// withoutURL removes the URL from a client's error, for the same reason.
-func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
-	}
-	return err
 }
 
 // Segment escapes an identifier for a path.

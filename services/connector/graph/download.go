@@ -36,9 +36,9 @@ func (c *Client) Download(ctx context.Context, drive string, item Item, most int
 	bound := answer.Bound(listed, most)
 	var before [sha256.Size]byte // hash of the last download that differed: a second content would need twice the room
 	var last error
-	for try := 1; try <= tries; try++ {
+	for try := 1; try <= answer.Tries; try++ {
 		if try > 1 {
-			if err := c.wait(ctx, try-1); err != nil {
+			if err := answer.Pause(ctx, c.pause, try-1); err != nil {
 				return nil, item, err
 			}
 		}
@@ -55,7 +55,7 @@ func (c *Client) Download(ctx context.Context, drive string, item Item, most int
 			}
 		}
 		if item.Size > most {
-			return nil, item, tooLarge(item.Size, most)
+			return nil, item, answer.Oversize(item.Size, most)
 		}
 		if item.Size > bound {
 			return nil, item, answer.Grown(item.Size, listed)
@@ -94,28 +94,24 @@ func (c *Client) fetch(ctx context.Context, link string, most int64) ([]byte, er
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link, nil)
 	if err != nil {
-		return nil, fmt.Errorf("download: %w", withoutURL(err))
+		return nil, errors.New("download: the URL is not one")
 	}
-	resp, err := c.plain.Do(req)
+	resp, err := answer.Do(c.plain, req)
 	if err != nil {
-		return nil, fmt.Errorf("download: %w", withoutURL(err))
+		return nil, fmt.Errorf("download: %w", err)
 	}
-	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
+	defer func() { answer.Drain(resp.Body); _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, answerError(resp, "the download")
+		return nil, answer.ReadRefusal(resp, "the download")
 	}
 	content, size, err := answer.Content(resp, most)
 	switch {
 	case size > most:
-		return nil, tooLarge(size, most)
+		return nil, answer.Oversize(size, most)
 	case err != nil:
 		return nil, fmt.Errorf("download: it broke off after %d bytes: %w", size, err)
 	}
 	return content, nil
-}
-
-func tooLarge(size, most int64) error {
-	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrTooLarge, size, most)
 }
 
 // verify compares content with the size and hash of the item.

@@ -1,14 +1,11 @@
 package graph
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
-	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/internal/answer"
 	"github.com/echomind/sync/services/connector/internal/trouble"
@@ -21,102 +18,10 @@ var ErrLink = errors.New("the link is refused")
 var ErrVanished = errors.New("the item is gone")
 
 // ErrTooLarge says that content is larger than may be read.
-var ErrTooLarge = errors.New("file too large")
-
-// Error is an answer other than 200.
-type Error struct {
-	// Status is the HTTP status.
-	Status int
-	// Codes are the error codes of the answer, the most general first ("Microsoft Graph error responses and resource types": decide
-	// by the most detailed known code, never by the message).
-	Codes []string
-	// Message is the service's text for people, in one line; it may be empty. It may differ from one answer to the next.
-	Message string
-	// Location is where to start again after a 410.
-	Location string
-	// Target is the address that was asked for.
-	Target string
-}
-
-func (e *Error) Error() string {
-	text := fmt.Sprintf("%s answered %d %s", e.Target, e.Status, strings.Join(e.Codes, "/"))
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
-
-// Has tells whether the answer carries an error code.
-func (e *Error) Has(codes ...string) bool {
-	for _, have := range e.Codes {
-		for _, code := range codes {
-			if strings.EqualFold(have, code) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func answerError(resp *http.Response, asked string) error {
-	e := &Error{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Target: asked}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	type inner struct {
-		Code       string `json:"code"`
-		Message    string `json:"message"`
-		InnerError *inner `json:"innerError"`
-		Innererror *inner `json:"innererror"`
-	}
-	var answer struct {
-		Error *inner `json:"error"`
-	}
-	if json.Unmarshal(body, &answer) == nil {
-		if answer.Error != nil {
-			e.Message = clipMessage(answer.Error.Message)
-		}
-		for at := answer.Error; at != nil && len(e.Codes) < 8; {
-			// A longer text is no code. A cut text may be a part of a secret, which the cleaner would not recognise.
-			if at.Code != "" && len(at.Code) <= maxCode {
-				e.Codes = append(e.Codes, strings.ToValidUTF8(at.Code, ""))
-			}
-			if at.InnerError != nil {
-				at = at.InnerError
-			} else {
-				at = at.Innererror
-			}
-		}
-	}
-	if len(e.Codes) == 0 {
-		e.Codes = []string{http.StatusText(resp.StatusCode)}
-	}
-	return e
-}
-
-// maxCode is how long an error code may be; the longest that is documented has half of it.
-const maxCode = 64
-
-// maxMessage bounds what is kept of a message.
-const maxMessage = 400
-
-// clipMessage returns the first whole words of a message: a cut word may be a part of a secret, which the cleaner would not
-// recognise.
-func clipMessage(message string) string {
-	message = line.One(message)
-	if len(message) <= maxMessage {
-		return message
-	}
-	last := strings.LastIndexByte(message[:maxMessage+1], ' ')
-	return strings.TrimSpace(message[:max(last, 0)] + " …")
-}
+var ErrTooLarge = answer.ErrOversize
 
 // status is the HTTP status of an error, or 0.
-func status(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Status
-	}
-	return 0
-}
+func status(err error) int { return answer.RefusalOf(err).Status }
 
 // IsGone tells whether the answer says that the item does not exist.
 func IsGone(err error) bool {
@@ -134,13 +39,9 @@ func IsRefused(err error) bool {
 
 // EndsSync tells whether an error concerns the account or the service as a whole, so that other requests would fail, too.
 func EndsSync(err error) bool {
-	var about interface{ EndsSync() bool }
-	if errors.As(err, &about) {
-		return about.EndsSync()
-	}
-	var e *Error
-	return errors.As(err, &e) && (e.Status == http.StatusTooManyRequests || e.Status == statusBandwidth ||
-		e.Has("activityLimitReached", "throttledRequest", "quotaLimitReached"))
+	r := answer.RefusalOf(err)
+	return answer.EndsSync(err) || r.Status == http.StatusTooManyRequests || r.Status == statusBandwidth ||
+		r.Has("activityLimitReached", "throttledRequest", "quotaLimitReached")
 }
 
 // statusBandwidth is SharePoint's answer to too many bytes.
@@ -148,13 +49,10 @@ const statusBandwidth = 509
 
 // Resync tells whether a delta token is refused, and where to start again; start is empty where the answer does not say.
 func Resync(err error) (start string, resync bool) {
-	var e *Error
-	if !errors.As(err, &e) {
-		return "", false
-	}
-	if e.Status == http.StatusGone || e.Has("resyncRequired", "resyncApplyDifferences", "resyncUploadDifferences",
+	r := answer.RefusalOf(err)
+	if r.Status == http.StatusGone || r.Has("resyncRequired", "resyncApplyDifferences", "resyncUploadDifferences",
 		"resyncChangesApplyDifferences", "resyncChangesUploadDifferences", "syncStateNotFound", "syncStateInvalid") {
-		return e.Location, true
+		return r.Location, true
 	}
 	return "", false
 }
@@ -164,20 +62,20 @@ const reasonMalware = "malware was detected in this file; it is not downloaded"
 // Reason is the reason of a document that could not be fetched, in words for people. It stays the same as long as the problem is
 // the same.
 func Reason(err error) string {
-	var e *Error
+	r := answer.RefusalOf(err)
 	switch {
 	case errors.Is(err, errDiffers), errors.Is(err, errNoURL), errors.Is(err, answer.ErrTooLarge), errors.Is(err, ErrLink):
 		return err.Error()
-	case !errors.As(err, &e):
+	case r.Status == 0:
 		return trouble.Text(err)
-	case e.Has("malwareDetected", "virusSuspicious"):
+	case r.Has("malwareDetected", "virusSuspicious"):
 		return reasonMalware
-	case e.Status == http.StatusForbidden:
-		return "no permission to read this file (" + strings.Join(e.Codes, "/") + ")"
-	case e.Status == http.StatusLocked:
+	case r.Status == http.StatusForbidden:
+		return "no permission to read this file (" + strings.Join(r.Codes, "/") + ")"
+	case r.Status == http.StatusLocked:
 		return "the file is locked"
 	}
-	return fmt.Sprintf("the service answered %d %s", e.Status, strings.Join(e.Codes, "/"))
+	return fmt.Sprintf("the service answered %d %s", r.Status, strings.Join(r.Codes, "/"))
 }
 
 // AsPermanent marks an error of the source as a whole as permanent where trying again does not help. named is the configuration to
@@ -198,9 +96,3 @@ func AsPermanent(err error, named string) error {
 	}
 	return err
 }
-
-// truncatedError is the error of an incomplete answer.
-type truncatedError struct{ err error }
-
-func (b *truncatedError) Error() string { return b.err.Error() }
-func (b *truncatedError) Unwrap() error { return b.err }

@@ -68,13 +68,18 @@ func (c *Client) Item(ctx context.Context, drive, id string) (Item, error) {
 // ItemDelta is the first link of the delta of a folder; "latest" as token skips the items that exist now.
 func (c *Client) ItemDelta(drive, folder string, pageSize int, token string) string {
 	query := url.Values{}
-	if pageSize > 0 {
-		query.Set("$top", strconv.Itoa(pageSize))
-	}
 	if token != "" {
 		query.Set("token", token)
 	}
-	return c.URL("/drives/"+Segment(drive)+"/items/"+Segment(folder)+"/delta", query)
+	return c.in(drive, folder, "/delta", pageSize, query)
+}
+
+// in is the first link of what is asked of a folder.
+func (c *Client) in(drive, folder, what string, pageSize int, query url.Values) string {
+	if pageSize > 0 {
+		query.Set("$top", strconv.Itoa(pageSize))
+	}
+	return c.URL("/drives/"+Segment(drive)+"/items/"+Segment(folder)+what, query)
 }
 
 // deltaHeader leaves out the folders above a changed item, so that a folder in an answer has changed itself. removedAsDeleted
@@ -93,9 +98,5 @@ func (c *Client) Items(ctx context.Context, link string) (Page[Item], error) {
 
 // Children is the first link of a folder's listing.
 func (c *Client) Children(drive, folder string, pageSize int) string {
-	query := url.Values{}
-	if pageSize > 0 {
-		query.Set("$top", strconv.Itoa(pageSize))
-	}
-	return c.URL("/drives/"+Segment(drive)+"/items/"+Segment(folder)+"/children", query)
+	return c.in(drive, folder, "/children", pageSize, url.Values{})
 }

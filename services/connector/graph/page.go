@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// maxPage bounds the elements of a page. Microsoft Graph sends 200 items unless it is asked for up to 1000, and 50 messages.
-	maxPage = 5000
 	// maxReplies bounds the replies that are kept of a page of threads, in bytes. 50 threads of 1000 replies of 28 KB each are
 	// possible; further replies are asked for thread by thread.
 	maxReplies = 8 << 20
@@ -45,15 +43,7 @@ func (p *Page[T]) Stream(dec *answer.Decoder) error {
 	return answer.Object(dec, func(name string) error {
 		switch name {
 		case "value":
-			return answer.Array(dec, func() error {
-				if len(p.Value) == maxPage {
-					return fmt.Errorf("%w: it lists more than %d", answer.ErrTooLarge, maxPage)
-				}
-				var v T
-				err := decodeElement(dec, &v, room)
-				p.Value = append(p.Value, v)
-				return err
-			})
+			return answer.Elements(dec, &p.Value, func(v *T) error { return decodeElement(dec, v, room) })
 		case "@odata.nextLink":
 			return dec.Decode(&p.Next)
 		case "@odata.deltaLink":

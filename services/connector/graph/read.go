@@ -8,6 +8,7 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/extraction"
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // Reader reads files.
@@ -32,7 +33,7 @@ func (r Reader) Refusal(item Item) string {
 	case item.File == nil:
 		return "it is neither a file nor a folder"
 	case item.Size > r.MaxBytes:
-		return tooLarge(item.Size, r.MaxBytes).Error()
+		return answer.Oversize(item.Size, r.MaxBytes).Error()
 	}
 	kind, _, _ := strings.Cut(item.MediaType(), "/")
 	switch strings.ToLower(kind) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // listMoved lists the contents of a folder that has appeared or moved. Items that come or go meanwhile may be missed, and are in
@@ -58,7 +59,7 @@ func (l *lister) listChildren(ctx context.Context, link string) (folders []strin
 		}
 		return nil, "", l.s.FailAlone(ctx, err)
 	}
-	items := lastOf(page.Value)
+	items := answer.LastOf(page.Value, func(i graph.Item) string { return i.ID })
 	for _, item := range items {
 		if item.IsFolder() {
 			l.updateFolder(item)

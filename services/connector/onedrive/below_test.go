@@ -39,7 +39,7 @@ func TestAFolderThatHasComeIsReadOnceWithAllThatIsBelowIt(t *testing.T) {
 	listings := w.listings()
 	require.Len(t, listings, 601)
 	for path, n := range listings {
-		require.LessOrEqual(t, n, 2, "%s, of which there are two pages", path)
+		require.LessOrEqual(t, n, 2, "%s has two pages", path)
 	}
 }
 

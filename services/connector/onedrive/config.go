@@ -26,10 +26,10 @@ package onedrive
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/echomind/sync/internal/strictjson"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -70,11 +70,14 @@ type Config struct {
 // Validate returns every problem of c, joined, or nil. Each names the field, the value and the fix.
 func (c Config) Validate() error {
 	var errs []error
-	fields := []struct{ name, value string }{
-		{"drive_id", c.Drive}, {"site", c.Site}, {"library", c.Library}, {"group_id", c.Group}, {"user", c.User},
-		{"folder", c.Folder}, {"item_id", c.Item},
-	}
-	for _, f := range fields {
+	var set []string // of the fields that name a drive
+	for _, f := range []struct {
+		name, value       string
+		namesDrive, hasID bool
+	}{
+		{"drive_id", c.Drive, true, true}, {"site", c.Site, true, false}, {"library", c.Library, false, false}, {"group_id", c.Group, true, true},
+		{"user", c.User, true, true}, {"folder", c.Folder, false, false}, {"item_id", c.Item, false, true},
+	} {
 		switch {
 		case len(f.value) > maxNameBytes:
 			errs = append(errs, fmt.Errorf("%s: %d bytes are too long; use at most %d", f.name, len(f.value), maxNameBytes))
@@ -83,11 +86,11 @@ func (c Config) Validate() error {
 		case strings.TrimSpace(f.value) != f.value:
 			errs = append(errs, fmt.Errorf("%s: %q begins or ends with a space; remove it", f.name, f.value))
 		}
-	}
-	var set []string
-	for _, f := range []int{0, 1, 3, 4} {
-		if fields[f].value != "" {
-			set = append(set, fields[f].name)
+		if f.hasID && (strings.ContainsAny(f.value, "/?#%") || f.value == "." || f.value == "..") {
+			errs = append(errs, fmt.Errorf("%s: %q is not an identifier; copy it without its address", f.name, f.value))
+		}
+		if f.namesDrive && f.value != "" {
+			set = append(set, f.name)
 		}
 	}
 	if len(set) > 1 {
@@ -105,21 +108,10 @@ func (c Config) Validate() error {
 			break
 		}
 	}
-	for _, id := range []struct{ name, value string }{{"drive_id", c.Drive}, {"group_id", c.Group}, {"user", c.User}, {"item_id", c.Item}} {
-		if strings.ContainsAny(id.value, "/?#%") || slices.Contains([]string{".", ".."}, id.value) {
-			errs = append(errs, fmt.Errorf("%s: %q is not an identifier; copy it without its address", id.name, id.value))
-		}
-	}
 	if strings.ContainsAny(c.Site, "?#%") || strings.Contains(c.Site, "..") {
 		errs = append(errs, fmt.Errorf("site: %q is not a site; write it as contoso.sharepoint.com:/sites/Marketing", c.Site))
 	}
-	if c.MaxFileBytes < 0 || c.MaxFileBytes > MaxMaxFileBytes {
-		errs = append(errs, fmt.Errorf("max_file_bytes: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
-	}
-	if c.MaxFiles < 0 || c.MaxFiles > MaxMaxFiles {
-		errs = append(errs, fmt.Errorf("max_files: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
-	}
+	errs = append(errs, strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes),
+		strictjson.UpTo("max_files", c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
 	return errors.Join(errs...)
 }

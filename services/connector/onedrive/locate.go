@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/connector/graph"
 )
@@ -36,7 +37,7 @@ func (l *lister) locate(ctx context.Context) error {
 	if !root.IsFolder() && root.Root == nil {
 		return worker.Permanent(fmt.Errorf("%s: it is not a folder; name the folder it is in", named))
 	}
-	l.place = place{Drive: drive, Root: root.ID, Whole: root.Root != nil, URL: graph.Short(root.WebURL)}
+	l.place = place{Drive: drive, Root: root.ID, Whole: root.Root != nil, URL: source.Short(root.WebURL)}
 	return l.s.SetPlace(l.place)
 }
 
@@ -53,7 +54,7 @@ func (l *lister) checkMoved(ctx context.Context) error {
 	if err != nil {
 		return l.rootError(err, "the connector's folder")
 	}
-	if url := graph.Short(root.WebURL); url != l.place.URL {
+	if url := source.Short(root.WebURL); url != l.place.URL {
 		l.movedTo = url
 	}
 	return nil

@@ -31,12 +31,9 @@ type step struct{ id, name string }
 // memoOverhead is the size of a memo without its folders, at most: three names of 16 letters, and the fields' names.
 const memoOverhead = 128
 
-func nameHash(name string) string { return graph.Short(name)[:8] }
+func nameHash(name string) string { return source.Short(name)[:8] }
 
-func memoOf(of source.Stored) (m memo) {
-	_ = json.Unmarshal(of.Memo, &m) // a missing memo stays empty
-	return m
-}
+func memoOf(of source.Stored) memo { return source.MemoOf[memo](of) }
 
 // newMemo is the memo of a file below some folders. cut says that there are more folders above the last one.
 func newMemo(steps []step, cut bool) memo {

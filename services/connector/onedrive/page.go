@@ -7,6 +7,7 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // page gives one page of changes to the engine.
@@ -16,7 +17,7 @@ func (l *lister) page(ctx context.Context, items []graph.Item) error {
 		return err
 	}
 	var files, again []graph.Item
-	for _, item := range lastOf(items) {
+	for _, item := range answer.LastOf(items, func(i graph.Item) string { return i.ID }) {
 		switch {
 		case item.ID == l.place.Root:
 			if item.Deleted != nil {
@@ -60,21 +61,6 @@ func (l *lister) files(ctx context.Context, items []graph.Item) error {
 		}
 	}
 	return nil
-}
-
-// lastOf keeps the last of several occurrences of an item ("driveItem: delta", Remarks).
-func lastOf(items []graph.Item) []graph.Item {
-	last := make(map[string]int, len(items))
-	for i, item := range items {
-		last[item.ID] = i
-	}
-	kept := make([]graph.Item, 0, len(last))
-	for i, item := range items {
-		if item.ID != "" && last[item.ID] == i {
-			kept = append(kept, item)
-		}
-	}
-	return kept
 }
 
 // folderChanged updates a reported folder, and tells whether its contents must be listed. A listing of everything shows them by

@@ -5,14 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"time"
 
-	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/extraction"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -28,33 +24,8 @@ const (
 	maxFollows = 4
 )
 
-// Options tune Sync. They belong to the service, not to the connector.
-type Options struct {
-	// Connector is the connector's id, for messages that tell people which command to call.
-	Connector int32
-	// Endpoint is the base URL of Microsoft Graph; empty means graph.DefaultEndpoint.
-	Endpoint string
-	// API authorises, keeps to the quota and retries. Plain downloads by pre-authenticated URL, and must not
-	// authorise.
-	API, Plain *http.Client
-	// Extract reads content.
-	Extract extraction.Extractor
-	// Chunk is the size of chunks.
-	Chunk chunk.Options
-	// Room bounds the memory for files; nil means no bound.
-	Room source.Room
-	// Clean removes secrets from the reasons that people see; nil leaves them.
-	Clean func(string) string
-	// Workers is how many files are downloaded at the same time; 0 means source.DefaultWorkers.
-	Workers int
-	// HeldBytes bounds how much is held of folders that are not remembered with files; 0 means DefaultHeldBytes. Beyond it, folders
-	// are asked for again.
-	HeldBytes int
-	// PageSize is how many items are asked for at once; 0 means DefaultPageSize.
-	PageSize int
-	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
-	Pause time.Duration
-}
+// Options tune Sync. Without Workers, PageSize and HeldBytes they are source.DefaultWorkers, DefaultPageSize and DefaultHeldBytes.
+type Options = graph.SyncOptions
 
 // Result counts what a sync did.
 type Result struct {
@@ -122,23 +93,19 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 		return Result{}, worker.Permanent(err)
 	}
 	opts.HeldBytes, opts.PageSize = cmp.Or(opts.HeldBytes, DefaultHeldBytes), cmp.Or(opts.PageSize, DefaultPageSize)
-	api, err := graph.New(graph.Options{Endpoint: opts.Endpoint, API: opts.API, Plain: opts.Plain, Pause: opts.Pause})
+	reader, err := opts.Reader(cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes))
 	if err != nil {
 		return Result{}, err
 	}
-	l := &lister{cfg: cfg, opts: opts, api: api, pageFolders: map[string]struct{}{}}
-	l.reader = graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)}
-	most := cmp.Or(cfg.MaxFiles, DefaultMaxFiles)
-	result, err := source.Run(ctx, store, l, source.Options{
-		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
-		MaxItems: most,
-		TooMany:  fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", most, MaxMaxFiles),
-		Again:    maxRetried, Ends: graph.EndsSync, Clean: opts.Clean,
-		Answers: func(ctx context.Context) error {
-			_, err := api.Item(ctx, l.place.Drive, l.place.Root)
-			return err
-		},
-	})
+	l := &lister{cfg: cfg, opts: opts, api: reader.Client, reader: reader, pageFolders: map[string]struct{}{}}
+	engine := opts.Engine(maxRetried)
+	engine.MaxItems = cmp.Or(cfg.MaxFiles, DefaultMaxFiles)
+	engine.TooMany = fmt.Errorf("max_files: the drive holds more than %d files; raise max_files (up to %d), or name a folder of it", engine.MaxItems, MaxMaxFiles)
+	engine.Answers = func(ctx context.Context) error {
+		_, err := l.api.Item(ctx, l.place.Drive, l.place.Root)
+		return err
+	}
+	result, err := source.Run(ctx, store, l, engine)
 	return Result{Result: result, Pages: l.pages, Restarted: l.restarted}, err
 }
 

@@ -1,11 +1,12 @@
 package provider
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
+
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // verdict says how an answer is treated.
@@ -58,12 +59,7 @@ var Microsoft = Dialect{
 }
 
 // signIn names the provider's token endpoint, which is another server than its API.
-func (d Dialect) signIn() string {
-	if d.Maker == "" {
-		return d.Name + " sign-in"
-	}
-	return d.Maker + " sign-in"
-}
+func (d Dialect) signIn() string { return cmp.Or(d.Maker, d.Name) + " sign-in" }
 
 // reconnect says how an account is connected again.
 func (d Dialect) reconnect() string {
@@ -82,12 +78,7 @@ func (d Dialect) update() string {
 }
 
 // waitReason says that the provider asked us to wait.
-func (d Dialect) waitReason() string {
-	if d.Maker == "" {
-		return d.Name + " asked us to wait"
-	}
-	return d.Maker + " asked us to wait"
-}
+func (d Dialect) waitReason() string { return cmp.Or(d.Maker, d.Name) + " asked us to wait" }
 
 // exhaustedReason says that an account may make no more requests today.
 func (d Dialect) exhaustedReason() string {
@@ -104,14 +95,12 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 	if status < http.StatusBadRequest {
 		return final, "", ""
 	}
-	reasons, message := errorReasons(body)
-	if len(reasons) > 0 {
-		reason = reasons[0]
-	}
+	says := answer.ParseRefusal(body)
+	reason, message = says.Code(), says.Message
 	has := func(known []string) bool {
-		i := slices.IndexFunc(reasons, func(r string) bool { return slices.Contains(known, r) })
+		i := slices.IndexFunc(says.Codes, func(r string) bool { return slices.Contains(known, r) })
 		if i >= 0 {
-			reason = reasons[i]
+			reason = says.Codes[i]
 		}
 		return i >= 0
 	}
@@ -128,48 +117,4 @@ func (d Dialect) judge(status int, asked bool, body []byte) (how verdict, reason
 		return broken, reason, message
 	}
 	return final, reason, message
-}
-
-// errorReasons reads the reasons of an error, the most telling first, and its message; both providers write it as an object
-// "error", which holds a code, nested errors ("innerError"), or lists ("errors", "details").
-func errorReasons(body []byte) (reasons []string, message string) {
-	type inner struct {
-		Code       any    `json:"code"`
-		Message    string `json:"message"`
-		InnerError *inner `json:"innerError"`
-		Innererror *inner `json:"innererror"`
-		Errors     []struct {
-			Reason string `json:"reason"`
-		} `json:"errors"`
-		Details []struct {
-			Reason string `json:"reason"`
-		} `json:"details"`
-	}
-	var answer struct {
-		Error json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(body, &answer) != nil {
-		return nil, ""
-	}
-	var at *inner
-	if json.Unmarshal(answer.Error, &at) != nil || at == nil {
-		return nil, ""
-	}
-	message = at.Message
-	for depth := 0; at != nil && depth < 8; depth++ {
-		for _, e := range at.Errors {
-			reasons = append(reasons, e.Reason)
-		}
-		for _, e := range at.Details {
-			reasons = append(reasons, e.Reason)
-		}
-		if code, is := at.Code.(string); is {
-			reasons = append(reasons, code)
-		}
-		if at.InnerError == nil {
-			at.InnerError = at.Innererror
-		}
-		at = at.InnerError
-	}
-	return slices.DeleteFunc(reasons, func(r string) bool { return strings.TrimSpace(r) == "" }), message
 }

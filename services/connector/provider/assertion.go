@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -13,8 +14,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -96,11 +95,7 @@ func (s *ServiceAccount) Fetch(ctx context.Context) (*oauth2.Token, error) {
 }
 
 func (s *ServiceAccount) now() time.Time {
-	clock := s.Clock
-	if clock == nil {
-		clock = System{}
-	}
-	return clock.Now().Add(s.ahead)
+	return cmp.Or[Clock](s.Clock, System{}).Now().Add(s.ahead)
 }
 
 // fetch asks once. date is the time of Google's answer.
@@ -114,27 +109,12 @@ func (s *ServiceAccount) fetch(ctx context.Context) (token *oauth2.Token, date t
 		return nil, date, err
 	}
 	s.Cleaner.Learn(assertion)
-	form := url.Values{"grant_type": {jwtBearer}, "assertion": {assertion}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.TokenURL, strings.NewReader(form))
-	if err != nil {
-		return nil, date, s.refusal(ctx, err)
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, date, s.refusal(ctx, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	date, _ = http.ParseTime(resp.Header.Get("Date"))
-	content, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if err != nil {
-		return nil, date, s.refusal(ctx, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, date, s.refusal(ctx, &oauth2.RetrieveError{Response: resp, Body: content})
-	}
 	token = &oauth2.Token{}
-	if err := json.Unmarshal(content, token); err != nil || token.AccessToken == "" {
+	date, err = s.post(ctx, client, s.TokenURL, url.Values{"grant_type": {jwtBearer}, "assertion": {assertion}}, token)
+	switch {
+	case err != nil:
+		return nil, date, s.refusal(ctx, err)
+	case token.AccessToken == "":
 		return nil, date, fmt.Errorf("get an access token: %s answered something else", s.Dialect.signIn())
 	}
 	return token, date, nil

@@ -37,10 +37,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.still.Stop()
 	if err != nil && !errors.Is(err, io.EOF) {
-		var late *deadline.Error
-		if cause := context.Cause(b.ctx); errors.As(cause, &late) {
-			err = cause
-		}
+		err = lateOr(b.ctx, err)
 	}
 	return n, err
 }
@@ -50,5 +47,13 @@ func (b *body) Close() error {
 	b.whole.Stop()
 	err := b.ReadCloser.Close()
 	b.end(nil)
+	return err
+}
+
+// lateOr is the deadline that has ended a request, or the error that it ended with.
+func lateOr(ctx context.Context, err error) error {
+	if late, is := errors.AsType[*deadline.Error](context.Cause(ctx)); is {
+		return late
+	}
 	return err
 }

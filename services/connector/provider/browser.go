@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -59,10 +60,7 @@ func (b *Browser) Refresh(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, listener.Close())
 	}
-	host := b.Host
-	if host == "" {
-		host = loopback
-	}
+	host := cmp.Or(b.Host, loopback)
 	cfg := oauth2.Config{
 		ClientID: b.ClientID, ClientSecret: b.ClientSecret, Scopes: b.Scopes,
 		RedirectURL: "http://" + net.JoinHostPort(host, port),

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -60,20 +61,11 @@ func NewClient(opts Options) (*http.Client, error) {
 		}
 		t.origin = origin(u)
 	}
-	if t.Cleaner == nil {
-		t.Cleaner = secret.NewCleaner()
-	}
-	if t.Quota == nil {
-		t.Quota = Unlimited{}
-	}
+	t.Cleaner = cmp.Or(t.Cleaner, secret.NewCleaner())
+	t.Quota = cmp.Or[Quota](t.Quota, Unlimited{})
+	t.Clock = cmp.Or[Clock](t.Clock, System{})
 	if t.Base == nil {
 		t.Base = Transport()
-	}
-	if t.Clock == nil {
-		t.Clock = System{}
-	}
-	if t.Waits == nil {
-		t.Waits = noWaits
 	}
 	return &http.Client{Transport: t, CheckRedirect: checkRedirect}, nil
 }

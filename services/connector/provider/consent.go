@@ -23,8 +23,8 @@ var (
 
 // isFinal says whether a provider has refused a grant for good.
 func isFinal(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && (slices.Contains(consentReasons, e.Reason) || slices.Contains(applicationReasons, e.Reason))
+	e, is := errors.AsType[*Error](err)
+	return is && (slices.Contains(consentReasons, e.Reason) || slices.Contains(applicationReasons, e.Reason))
 }
 
 // refusalReason returns the reason of a token endpoint, and its description for people.

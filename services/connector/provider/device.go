@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,9 +44,7 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	if d.Clock == nil {
-		d.Clock = System{}
-	}
+	d.Clock = cmp.Or[Clock](d.Clock, System{})
 	var code struct {
 		Device   string `json:"device_code"`
 		User     string `json:"user_code"`
@@ -53,7 +52,8 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 		Expires  int64  `json:"expires_in"`
 		Interval int64  `json:"interval"`
 	}
-	if err := d.post(ctx, client, d.DeviceURL, url.Values{"client_id": {d.ClientID}, "scope": {strings.Join(d.Scopes, " ")}}, &code); err != nil {
+	asked := url.Values{"client_id": {d.ClientID}, "scope": {strings.Join(d.Scopes, " ")}}
+	if _, err := d.post(ctx, client, d.DeviceURL, asked, &code); err != nil {
 		return "", d.deviceError(ctx, err)
 	}
 	page, err := url.Parse(code.Page)
@@ -78,9 +78,9 @@ func (d *Device) Refresh(ctx context.Context) (string, error) {
 			Access  string `json:"access_token"`
 			Refresh string `json:"refresh_token"`
 		}
-		err := d.post(ctx, client, d.TokenURL, form, &token)
-		var refusal *oauth2.RetrieveError
-		if !errors.As(err, &refusal) {
+		_, err := d.post(ctx, client, d.TokenURL, form, &token)
+		refusal, is := errors.AsType[*oauth2.RetrieveError](err)
+		if !is {
 			d.Cleaner.Learn(token.Access)
 			if err != nil {
 				return "", d.refusal(ctx, err)
@@ -108,8 +108,8 @@ func (d *Device) expired(life time.Duration) error {
 
 // deviceError is the error of a refused code, with a hint for applications that have no secret.
 func (d *Device) deviceError(ctx context.Context, err error) error {
-	var refusal *oauth2.RetrieveError
-	if !errors.As(err, &refusal) {
+	refusal, is := errors.AsType[*oauth2.RetrieveError](err)
+	if !is {
 		return d.refusal(ctx, err)
 	}
 	told := d.consent(refusal)
@@ -119,29 +119,29 @@ func (d *Device) deviceError(ctx context.Context, err error) error {
 	return told
 }
 
-// post asks for JSON. A refusal is an *oauth2.RetrieveError.
-func (i Issuer) post(ctx context.Context, client *http.Client, address string, form url.Values, into any) error {
+// post asks for JSON. A refusal is an *oauth2.RetrieveError. date is the time of the answer.
+func (i Issuer) post(ctx context.Context, client *http.Client, address string, form url.Values, into any) (date time.Time, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(form.Encode()))
 	if err != nil {
-		return err
+		return date, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return date, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	date, _ = http.ParseTime(resp.Header.Get("Date"))
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return date, err
+	case resp.StatusCode != http.StatusOK:
+		return date, &oauth2.RetrieveError{Response: resp, Body: content}
+	case json.Unmarshal(content, into) != nil:
+		return date, fmt.Errorf("%s answered something else", i.Dialect.signIn()) // the error's text may hold a token
 	}
-	if resp.StatusCode != http.StatusOK {
-		return &oauth2.RetrieveError{Response: resp, Body: content}
-	}
-	if err := json.Unmarshal(content, into); err != nil {
-		return fmt.Errorf("%s answered something else", i.Dialect.signIn()) // its text may hold a token
-	}
-	return nil
+	return date, nil
 }
 
 // seconds is a duration of n seconds, or the default where n makes no sense.

@@ -51,7 +51,7 @@ func TestATokenThatTheProviderRepeatsIsNotShown(t *testing.T) {
 			require.ErrorContains(t, err, "connect this Microsoft account again with `echomind connect microsoft`")
 			require.NotContains(t, err.Error(), token[:8])
 		}
-		require.Equal(t, "a source says REDACTED", cleaner.Text("a source says "+token), "whoever cleans with it later knows the token too")
+		require.Equal(t, "a source says REDACTED", cleaner.Text("a source says "+token), "the cleaner knows the token from then on")
 	}
 }
 

@@ -54,13 +54,17 @@ func (i Issuer) clientOf(repeatPosts bool) (*http.Client, error) {
 	return client, nil
 }
 
-// with puts the client into the context, where the oauth2 package looks for it.
-func (i Issuer) with(ctx context.Context) (context.Context, error) {
+// token has the oauth2 package ask, with our client. It looks for that in the context.
+func (i Issuer) token(ctx context.Context, ask func(context.Context) (*oauth2.Token, error)) (*oauth2.Token, error) {
 	client, err := i.client()
 	if err != nil {
 		return nil, err
 	}
-	return context.WithValue(ctx, oauth2.HTTPClient, client), nil
+	token, err := ask(context.WithValue(ctx, oauth2.HTTPClient, client))
+	if err != nil {
+		return nil, i.refusal(ctx, err)
+	}
+	return token, nil
 }
 
 // Refresh is the consent of a user.
@@ -77,17 +81,15 @@ type Refresh struct {
 // Fetch gets an access token. A rotated refresh token is stored before the access token is used: if the process died in between,
 // the account could not be used any more.
 func (r *Refresh) Fetch(ctx context.Context) (*oauth2.Token, error) {
-	asking, err := r.with(ctx)
-	if err != nil {
-		return nil, err
-	}
 	cfg := oauth2.Config{
 		ClientID: r.ClientID, ClientSecret: r.ClientSecret, Scopes: r.Scopes,
 		Endpoint: oauth2.Endpoint{TokenURL: r.TokenURL, AuthStyle: oauth2.AuthStyleInParams},
 	}
-	token, err := cfg.TokenSource(asking, &oauth2.Token{RefreshToken: r.Token}).Token()
+	token, err := r.token(ctx, func(ctx context.Context) (*oauth2.Token, error) {
+		return cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: r.Token}).Token()
+	})
 	if err != nil {
-		return nil, r.refusal(ctx, err)
+		return nil, err
 	}
 	if token.RefreshToken != "" && token.RefreshToken != r.Token {
 		r.Cleaner.Learn(token.RefreshToken)
@@ -110,19 +112,11 @@ type ClientCredentials struct {
 
 // Fetch gets an access token.
 func (c *ClientCredentials) Fetch(ctx context.Context) (*oauth2.Token, error) {
-	asking, err := c.with(ctx)
-	if err != nil {
-		return nil, err
-	}
 	cfg := clientcredentials.Config{
 		ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes, TokenURL: c.TokenURL,
 		AuthStyle: oauth2.AuthStyleInParams,
 	}
-	token, err := cfg.Token(asking)
-	if err != nil {
-		return nil, c.refusal(ctx, err)
-	}
-	return token, nil
+	return c.token(ctx, cfg.Token)
 }
 
 // refusal translates the errors of the oauth2 package, whose texts hold the provider's answer.
@@ -130,8 +124,7 @@ func (i Issuer) refusal(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var answer *oauth2.RetrieveError
-	if errors.As(err, &answer) {
+	if answer, is := errors.AsType[*oauth2.RetrieveError](err); is {
 		return i.consent(answer)
 	}
 	return i.Cleaner.Error(fmt.Errorf("get an access token from %s: %w", i.Dialect.signIn(), err))

@@ -38,16 +38,5 @@ func (m *Metrics) waited(provider string, d time.Duration) {
 	}
 }
 
-func outcome(how verdict) string {
-	switch how {
-	case final:
-		return "answered"
-	case refused:
-		return "refused"
-	case throttled:
-		return "throttled"
-	case exhausted:
-		return "exhausted"
-	}
-	return "broken"
-}
+// outcomes are the verdicts in metrics.
+var outcomes = map[verdict]string{final: "answered", refused: "refused", throttled: "throttled", exhausted: "exhausted", broken: "broken"}

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -24,22 +25,14 @@ type Limits struct {
 }
 
 func (l Limits) orDefault() Limits {
-	set := func(d *time.Duration, otherwise time.Duration) {
-		if *d <= 0 {
-			*d = otherwise
-		}
+	return Limits{
+		Answer:      cmp.Or(max(l.Answer, 0), time.Minute),
+		Idle:        cmp.Or(max(l.Idle, 0), 30*time.Second),
+		Body:        cmp.Or(max(l.Body, 0), 30*time.Minute),
+		LongestWait: cmp.Or(max(l.LongestWait, 0), 10*time.Minute),
+		Tries:       cmp.Or(max(l.Tries, 0), 5),
+		Throttles:   cmp.Or(max(l.Throttles, 0), 10),
 	}
-	set(&l.Answer, time.Minute)
-	set(&l.Idle, 30*time.Second)
-	set(&l.Body, 30*time.Minute)
-	set(&l.LongestWait, 10*time.Minute)
-	if l.Tries <= 0 {
-		l.Tries = 5
-	}
-	if l.Throttles <= 0 {
-		l.Throttles = 10
-	}
-	return l
 }
 
 var (
@@ -59,10 +52,11 @@ const (
 // gets its error.
 type Waits func(ctx context.Context, wait time.Duration, asked string) (over func(), err error)
 
-func noWaits(context.Context, time.Duration, string) (func(), error) { return func() {}, nil }
-
-// sleep waits as a provider has asked. A refused wait is an accountError.
+// sleep waits as a provider has asked. A refused wait is an accountError. Nil Waits are not called.
 func (w Waits) sleep(ctx context.Context, clock Clock, wait time.Duration, asked string) error {
+	if w == nil {
+		return clock.Sleep(ctx, wait)
+	}
 	over, err := w(ctx, wait, asked)
 	if err != nil {
 		return accountError{err}
@@ -85,6 +79,4 @@ type System struct{}
 func (System) Now() time.Time { return time.Now() }
 
 // Sleep waits.
-func (System) Sleep(ctx context.Context, d time.Duration) error {
-	return repeat.Sleep(ctx, d)
-}
+func (System) Sleep(ctx context.Context, d time.Duration) error { return repeat.Sleep(ctx, d) }

@@ -82,9 +82,6 @@ func (q *Quotas) Account(dialect Dialect, account string, rate Rate, waits Waits
 		q.accounts[account] = b
 	}
 	b.users++
-	if waits == nil {
-		waits = noWaits
-	}
 	return &taker{b, waits}, sync.OnceFunc(func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -33,10 +34,7 @@ type Tokens struct {
 
 // NewTokens keeps the tokens of a grant.
 func NewTokens(grant Grant, clock Clock) *Tokens {
-	if clock == nil {
-		clock = System{}
-	}
-	return &Tokens{grant: grant, clock: clock, turn: make(chan struct{}, 1)}
+	return &Tokens{grant: grant, clock: cmp.Or[Clock](clock, System{}), turn: make(chan struct{}, 1)}
 }
 
 // Token returns an access token, and fetches one if necessary; concurrent callers wait for the same one. While the old token is

@@ -59,7 +59,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.Metrics.count(t.name, "error")
 			how, message = broken, "the answer broke off"
 		}
-		t.Metrics.count(t.name, outcome(how))
+		t.Metrics.count(t.name, outcomes[how])
 		switch how {
 		case final:
 			return resp, nil
@@ -201,10 +201,7 @@ func (t *transport) send(req *http.Request, token string) (*http.Response, error
 	resp, err := t.Base.RoundTrip(out)
 	timer.Stop()
 	if err != nil {
-		var ended *deadline.Error
-		if cause := context.Cause(ctx); errors.As(cause, &ended) {
-			err = cause
-		}
+		err = lateOr(ctx, err)
 		end(nil)
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (c *channel) recheck(ctx context.Context) error {
 	recent := c.now.AddDate(0, 0, -c.cfg.recheckDays()).Unix()
 	for id, of := range c.sync.All() {
 		_, file := split(id)
-		if _, shown := c.shown[id]; shown || file || of.Failed != source.None || memo[thread](of).Active <= recent {
+		if _, shown := c.shown[id]; shown || file || of.Failed != source.None || source.MemoOf[thread](of).Active <= recent {
 			continue
 		}
 		if err := c.recheckThread(ctx, id, false); err != nil {
@@ -35,7 +35,7 @@ func (c *channel) Look(ctx context.Context, s *source.Sync, ids []string) error 
 	for _, id := range ids {
 		thread, file := split(id)
 		of, _ := s.Stored(id)
-		f := memo[attached](of)
+		f := source.MemoOf[attached](of)
 		var err error
 		if _, shown := c.shown[thread]; file && f.Link != "" {
 			var goes bool
@@ -63,7 +63,7 @@ func (c *channel) recheckThread(ctx context.Context, id string, whole bool) erro
 	if unread == nil && !whole {
 		hash, err := repliesHash(ctx, replies)
 		of, _ := c.sync.Stored(id)
-		if err != nil || memo[thread](of).Replies == hash {
+		if err != nil || source.MemoOf[thread](of).Replies == hash {
 			return err
 		}
 	}
@@ -88,9 +88,6 @@ func (c *channel) replies(root string) string {
 func (c *channel) moreReplies(ctx context.Context, link string) ([]graph.Message, error) {
 	var all []graph.Message
 	for size := 0; link != "" && size <= maxThreadBytes; {
-		if err := c.api.CheckLink(link); err != nil {
-			return nil, fmt.Errorf("list replies: %w", err)
-		}
 		page, at, err := c.api.Messages(ctx, link)
 		if err == nil {
 			err = checkNext(c.api, "list replies", link, &page)

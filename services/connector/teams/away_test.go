@@ -308,7 +308,7 @@ func TestFilesComeBackWithTheirLibraryThoughTheSyncThatFindsItDies(t *testing.T)
 	require.Len(t, w.ids(), 8)
 }
 
-// texts counts the attachments of which something is found.
+// texts counts the attachments that have text.
 func (w *world) texts() (n int) {
 	for id, d := range w.store.Docs() {
 		if strings.Contains(id, "/guid") && len(d.Chunks) > 0 {

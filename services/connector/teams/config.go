@@ -34,10 +34,12 @@
 package teams
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/internal/strictjson"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -83,10 +85,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %q is not an id; copy it without its address, as %s", f.name, f.value, f.like))
 		}
 	}
-	if c.MaxFileBytes < 0 || c.MaxFileBytes > MaxMaxFileBytes {
-		errs = append(errs, fmt.Errorf("max_file_bytes: %d is out of range; use 1 to %d, or leave it out for %d",
-			c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
-	}
+	errs = append(errs, strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
 	if c.RecheckDays < NoRecheck || c.RecheckDays > MaxRecheckDays {
 		errs = append(errs, fmt.Errorf("recheck_days: %d is out of range; use 1 to %d, %d for never, or leave it out for %d",
 			c.RecheckDays, MaxRecheckDays, NoRecheck, DefaultRecheckDays))
@@ -94,16 +93,4 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c Config) maxFileBytes() int64 {
-	if c.MaxFileBytes == 0 {
-		return DefaultMaxFileBytes
-	}
-	return c.MaxFileBytes
-}
-
-func (c Config) recheckDays() int {
-	if c.RecheckDays == 0 {
-		return DefaultRecheckDays
-	}
-	return c.RecheckDays
-}
+func (c Config) recheckDays() int { return cmp.Or(c.RecheckDays, DefaultRecheckDays) }

@@ -69,7 +69,7 @@ func (c *channel) updateAttachments(ctx context.Context, thread string, messages
 		}
 	}
 	for id, link := range links {
-		if of, _ := c.sync.Stored(id); c.state.Drive == "" || memo[attached](of).Link == link {
+		if of, _ := c.sync.Stored(id); c.state.Drive == "" || source.MemoOf[attached](of).Link == link {
 			continue
 		}
 		c.attach(thread, id)
@@ -89,7 +89,7 @@ func (c *channel) attach(thread, id string) {
 
 func clipID(id string) string {
 	if len(id) > 500 {
-		return graph.Short(id)
+		return source.Short(id)
 	}
 	return url.PathEscape(id)
 }

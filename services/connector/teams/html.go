@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/echomind/sync/internal/line"
 )
 
 // htmlText writes the text of a message until w is full. It reads tags as a stream, so that nesting costs no memory. names are the
@@ -137,7 +139,7 @@ func (w *textWriter) text(s string) {
 func (w *textWriter) write(s string) {
 	if s != "" && !w.full {
 		if room := w.most - w.b.Len(); len(s) > room {
-			s, w.full = truncate(s, room), true
+			s, w.full = line.Cut(s, room), true
 			if s == "" {
 				return
 			}

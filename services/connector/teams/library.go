@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -77,7 +78,7 @@ func (c *channel) library(ctx context.Context) (*changes, error) {
 func (c *channel) attachments() *changes {
 	found := &changes{byItem: map[string][]string{}, byName: map[string][]string{}, due: map[string]struct{}{}, told: map[string]struct{}{}}
 	for id, of := range c.sync.All() {
-		a := memo[attached](of)
+		a := source.MemoOf[attached](of)
 		if a.Link == "" {
 			continue
 		}
@@ -140,7 +141,7 @@ func (c *channel) findFolder(ctx context.Context) (there bool, err error) {
 func (c *channel) applyChanges(ctx context.Context, found *changes) error {
 	complete := true
 	for id, of := range c.sync.All() {
-		a := memo[attached](of)
+		a := source.MemoOf[attached](of)
 		_, due := found.due[id]
 		if a.Link == "" || of.Fresh || !due && (!found.all || a.Gone && !found.came) {
 			continue

@@ -40,7 +40,7 @@ func TestAnyHistoryEndsWithTheStoreEqualToTheChannel(t *testing.T) {
 			"reply": func(t *rapid.T) {
 				root := m.one(t, m.roots, "root")
 				if !m.heard(root) {
-					t.Skip("a thread of which nothing is to be seen is not known, nor asked for again")
+					t.Skip("a thread that shows nothing is not known, nor asked for again")
 				}
 				m.messages = append(m.messages, m.fake.Say(channelID, root, m.text(t)))
 			},

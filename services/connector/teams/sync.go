@@ -1,18 +1,15 @@
 package teams
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/services/connector/extraction"
 	"github.com/echomind/sync/services/connector/graph"
 )
 
@@ -25,30 +22,8 @@ const (
 	maxRetried = 100
 )
 
-// Options tune Sync. They belong to the service, not to the connector.
-type Options struct {
-	// Connector is the connector's id.
-	Connector int32
-	// Endpoint is the base URL of Microsoft Graph; empty means graph.DefaultEndpoint.
-	Endpoint string
-	// API authorises, keeps to the quota and retries. Plain downloads by pre-authenticated URL, and must not
-	// authorise.
-	API, Plain *http.Client
-	// Extract reads attached files.
-	Extract extraction.Extractor
-	// Chunk is the size of chunks.
-	Chunk chunk.Options
-	// Room bounds the memory of several syncs together; nil has no end.
-	Room source.Room
-	// Workers is how many attached files are downloaded at the same time; 0 means DefaultWorkers.
-	Workers int
-	// PageSize is how many threads are asked for at once; 0 means 50, the most that the service takes.
-	PageSize int
-	// Pause is before an answer that broke off is asked for again; it doubles. 0 means none.
-	Pause time.Duration
-	// Clean cleans what people are told of a failure, of secrets; nil leaves it.
-	Clean func(string) string
-}
+// Options tune Sync. Without Workers they are DefaultWorkers, without PageSize 50 threads, the most that the service takes.
+type Options = graph.SyncOptions
 
 // Result counts what a sync did, in documents: threads and attached files.
 type Result struct {
@@ -106,25 +81,21 @@ func Sync(ctx context.Context, cfg Config, opts Options, store source.Store) (Re
 	if err := cfg.Validate(); err != nil {
 		return Result{}, worker.Permanent(err)
 	}
-	if opts.Workers <= 0 {
-		opts.Workers = DefaultWorkers
-	}
+	opts.Workers = cmp.Or(max(opts.Workers, 0), DefaultWorkers)
 	if opts.PageSize <= 0 || opts.PageSize > 50 {
 		opts.PageSize = 50
 	}
-	api, err := graph.New(graph.Options{Endpoint: opts.Endpoint, API: opts.API, Plain: opts.Plain, Pause: opts.Pause})
+	reader, err := opts.Reader(cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes))
 	if err != nil {
 		return Result{}, err
 	}
 	c := &channel{
-		cfg: cfg, pageSize: opts.PageSize, api: api, shown: map[string]struct{}{}, files: map[string]map[string]struct{}{},
-		reader:   graph.Reader{Client: api, Extract: opts.Extract, MaxBytes: cfg.maxFileBytes()},
-		inFolder: map[string]bool{},
+		cfg: cfg, pageSize: opts.PageSize, api: reader.Client, reader: reader, shown: map[string]struct{}{},
+		files: map[string]map[string]struct{}{}, inFolder: map[string]bool{},
 	}
-	result, err := source.Run(ctx, store, c, source.Options{
-		Connector: opts.Connector, Chunk: opts.Chunk, Workers: opts.Workers, Room: opts.Room, Reading: opts.Extract.Version(),
-		Again: maxRetried, Ends: graph.EndsSync, Answers: c.answers, Clean: opts.Clean,
-	})
+	engine := opts.Engine(maxRetried)
+	engine.Answers = c.answers
+	result, err := source.Run(ctx, store, c, engine)
 	c.result.Result = result
 	return c.result, err
 }
@@ -204,12 +175,6 @@ func (c *channel) path(rest string) string {
 func split(id string) (thread string, file bool) {
 	root, _, file := strings.Cut(strings.TrimPrefix(id, "message/"), "/")
 	return "message/" + root, file
-}
-
-// memo decodes the memo of a document; it stays empty where there is none, or another kind.
-func memo[T any](of source.Stored) (m T) {
-	_ = json.Unmarshal(of.Memo, &m)
-	return m
 }
 
 // setTime notes the service's time.

@@ -1,12 +1,12 @@
 package teams
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/echomind/sync/internal/line"
 	"github.com/echomind/sync/sdk/chunk"
@@ -40,11 +40,7 @@ func threadText(ctx context.Context, messages []graph.Message) (title string, se
 		if i == 0 {
 			title = titleOf(m, said)
 		}
-		author := m.From.Name()
-		if author == "" {
-			author = "Unknown"
-		}
-		text := author + " (" + m.Created.UTC().Format("2006-01-02 15:04 UTC") + "):\n" + said + "\n\n"
+		text := cmp.Or(m.From.Name(), "Unknown") + " (" + m.Created.UTC().Format("2006-01-02 15:04 UTC") + "):\n" + said + "\n\n"
 		if at+int64(len(text)) > maxThreadBytes {
 			break
 		}
@@ -59,26 +55,18 @@ func titleOf(m graph.Message, said string) string {
 	if subject := strings.Join(strings.Fields(m.Subject), " "); subject != "" {
 		return subject
 	}
-	for line := range strings.Lines(said) {
-		if line = strings.TrimSpace(line); line != "" {
-			if len(line) > maxTitle {
-				line = truncate(line, maxTitle) + "…"
+	for first := range strings.Lines(said) {
+		if first = strings.TrimSpace(first); first != "" {
+			if len(first) > maxTitle {
+				first = line.Cut(first, maxTitle) + "…"
 			}
-			return line
+			return first
 		}
 	}
 	if name := m.From.Name(); name != "" {
 		return "Message by " + name
 	}
 	return "Message"
-}
-
-// truncate returns the beginning of a text, at most `most` bytes.
-func truncate(text string, most int) string {
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
 }
 
 // names are the texts of the tags in a message.
@@ -92,11 +80,7 @@ type names struct {
 func namesOf(m graph.Message) (names, int) {
 	n, size := names{map[string]string{}, map[string]string{}, map[string]struct{}{}}, 0
 	for _, at := range m.Mentions {
-		name := at.Text
-		if name == "" {
-			name = at.Mentioned.Name()
-		}
-		name = line.One(name)
+		name := line.One(cmp.Or(at.Text, at.Mentioned.Name()))
 		n.mentions[strconv.Itoa(at.ID)] = name
 		size += len(name)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/sdk/source"
 	"github.com/echomind/sync/services/connector/graph"
+	"github.com/echomind/sync/services/connector/internal/answer"
 )
 
 // thread is the memo of a thread.
@@ -24,10 +25,7 @@ type thread struct {
 
 // threads gives a page of threads to the engine.
 func (c *channel) threads(ctx context.Context, roots []graph.Message) error {
-	for i, root := range roots {
-		if root.ID == "" || slices.ContainsFunc(roots[i+1:], func(m graph.Message) bool { return m.ID == root.ID }) {
-			continue // a message may be listed more than once: the last one counts
-		}
+	for _, root := range answer.LastOf(roots, func(m graph.Message) string { return m.ID }) {
 		if err := c.thread(ctx, root, true); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (s *System) AddJobs(ctx context.Context, kind string, n int) error {
 	})
 }
 
-// AskSeconds makes all jobs of a type due, asks their condition, and dispatches those of which it is met, all or none; it returns how long that took.
+// AskSeconds makes all jobs of a type due, asks their condition, and dispatches those that meet it, all or none; it returns how long that took.
 func (d *Dispatcher) AskSeconds(ctx context.Context, kind string, n int, met bool) (float64, error) {
 	if err := d.system.makeDue(ctx, kind); err != nil {
 		return 0, err

@@ -44,6 +44,7 @@ func waves() [][]trial {
 			{"a document that cannot be read is published, and the stream of dead letters may grow no more", alerts("EchoMindDeadLetters", "EchoMindStreamNearlyFull"), fillDeadLetters},
 			{"the embedder refuses; then what waits for it is purged", alerts("EchoMindEmbedderErrors", "EchoMindDrainStalls", "EchoMindDocumentsLost"), refuseToEmbed},
 			{"semantic is told of a Qdrant that nobody serves", alerts("EchoMindIndexErrors"), startIndexer},
+			{"somebody writes a schedule that nobody can work out", alerts("EchoMindBadSchedule"), writeBadSchedule},
 			{"somebody tries tokens that nobody has", alerts("EchoMindAPIRefuses"), tryTokens},
 			{"somebody opens connections, and a transaction that does not end", alerts("EchoMindPostgresConnections", "EchoMindOldTransaction"), occupyPostgres},
 		},
@@ -82,6 +83,11 @@ func startRogue(l *lab) func() {
 func startIndexer(l *lab) func() {
 	l.named("indexer").Start(context.Background())
 	return l.named("indexer").Stop
+}
+
+func writeBadSchedule(l *lab) func() {
+	l.sql(`INSERT INTO connectors (name, type, user_id, schedule_cron) VALUES ('bad', 'file', 1, '61 * * * *')`)
+	return nothing
 }
 
 func fillTheCap(l *lab) func() {

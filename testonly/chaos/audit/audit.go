@@ -51,7 +51,7 @@ type Options struct {
 	// FailAtWill are connectors whose sources do whatever they like. Their runs fail for that, and not as a worker or a message is
 	// lost.
 	FailAtWill map[int32]bool
-	// NeverFail are connector types of which no run may fail at all.
+	// NeverFail are connector types whose runs may not fail at all.
 	NeverFail []string
 	// Caps are the types with a cap, and how many of each may be in flight.
 	Caps map[string]int

@@ -52,7 +52,7 @@ func (h *history) ownFailures(opts Options) Finding {
 	}
 	for _, r := range h.ordered {
 		if c, exists := h.configOf(r); exists && c.synthetic != nil && c.synthetic.Trouble == source.Kill {
-			opts.WorkersLost = true // it kills whoever shares its process
+			opts.WorkersLost = true // it kills the others in its process
 		}
 	}
 	for _, r := range h.ordered {
@@ -95,7 +95,7 @@ func (h *history) neverFail(opts Options) Finding {
 func (h *history) disabled() Finding {
 	f := Finding{
 		Promise: 3, Name: "DISABLED by policy or user",
-		How: "whoever is DISABLED by a failure has failed max_retries times in a row, by the ledger and by its own count",
+		How: "a connector DISABLED by a failure has failed max_retries times in a row, by the ledger and by its own count",
 	}
 	for _, events := range h.byLife {
 		row := 0 // failures since the last success

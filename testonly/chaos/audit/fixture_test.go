@@ -197,7 +197,7 @@ func (l *lab) fail(id int32, kind string) {
 	}
 }
 
-// finish completes a run of which nothing had to be stored, after somebody has picked it up.
+// finish completes a run that had nothing to store, after somebody has picked it up.
 func (l *lab) finish(id int32, run uuid.UUID, version int) {
 	l.t.Helper()
 	var waits bool

@@ -277,7 +277,7 @@ CREATE TRIGGER chaos_insert AFTER INSERT ON documents FOR EACH ROW
     WHEN (NEW.written_by IS NOT NULL) EXECUTE FUNCTION chaos.on_document();
 CREATE TRIGGER chaos_delete AFTER DELETE ON documents FOR EACH ROW EXECUTE FUNCTION chaos.on_document();
 
--- The fence, looked at when the writer commits: by then whoever ended its run has either committed, and is seen, or
+-- The fence, looked at when the writer commits: by then a transaction that ended its run has either committed, and is seen, or
 -- has to wait for the writer.
 CREATE FUNCTION chaos.on_written() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE

@@ -110,7 +110,7 @@ func (h *history) passedOver(opts Options) Finding {
 	return f
 }
 
-// failsBy are the ways of which a condition's failure tells; nil where it may be the machine's.
+// failsBy are the failures that a condition's message can mean; nil where it may be the machine's.
 func failsBy(said string) []string {
 	switch {
 	case strings.Contains(said, "took longer"), strings.Contains(said, "did not end"):

@@ -62,7 +62,7 @@ func same(a, b *uuid.UUID) bool { return (a == nil) == (b == nil) && (a == nil |
 func (h *history) fence() Finding {
 	f := Finding{
 		Promise: 2, Name: "no stale writer", Checked: h.written,
-		How: "whoever commits a document's row is the try that has its connector's open run; only what is gone or outdated is swept",
+		How: "a document's row is committed by the try that has its connector's open run; only what is gone or outdated is swept",
 	}
 	h.seen(&f, "writer")
 	return f

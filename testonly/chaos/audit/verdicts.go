@@ -159,7 +159,7 @@ func (l ledger) covers(connector life, slot time.Time) bool {
 func (h *history) passedSlots() Finding {
 	f := Finding{
 		Promise: 4, Name: "every slot that came is answered",
-		How: "a slot that was due and is not any more has its row, whoever took it away; no row has a slot that never came",
+		How: "a slot that was due and is not any more has its row, whatever took it away; no row has a slot that never came",
 	}
 	ledger := h.ledger()
 	for l, events := range h.byLife {

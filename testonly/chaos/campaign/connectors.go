@@ -116,7 +116,7 @@ func trouble(i, n int, rng *rand.Rand) string {
 	return ""
 }
 
-// addBig adds connectors most of whose documents take several messages.
+// addBig adds connectors with documents that mostly take several messages.
 func addBig(ctx context.Context, w *world.World, rng *rand.Rand) error {
 	for i := range bigs {
 		config, err := json.Marshal(map[string]any{

@@ -26,9 +26,10 @@ var unrest = []struct{ what, query string }{
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 
-// StopSchedules lets nothing become due by itself any more.
+// StopSchedules lets nothing become due by itself any more, but for the sweep of what is deleted: without an interval no deletion brings it
+// forward, as administrators may want it.
 func StopSchedules(ctx context.Context, w *world.World) error {
-	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL`)
+	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL WHERE type <> 'orphan_sweep'`)
 	return wrap("stop the schedules", err)
 }
 
@@ -40,8 +41,12 @@ func passBackoffs(ctx context.Context, w *world.World) error {
 
 // passHolds lets the time pass for which a semantic that was killed had taken runs to sweep.
 func passHolds(ctx context.Context, w *world.World) error {
-	_, err := w.Pool.Exec(ctx, `UPDATE unswept_runs SET next_at = clock_timestamp() WHERE next_at > clock_timestamp()`)
-	return wrap("let the holds of sweeps pass", err)
+	for _, table := range []string{"unswept_runs", "deleted_connectors"} {
+		if _, err := w.Pool.Exec(ctx, `UPDATE `+table+` SET next_at = clock_timestamp() WHERE next_at > clock_timestamp()`); err != nil {
+			return wrap("let the holds of sweeps pass", err)
+		}
+	}
+	return nil
 }
 
 // warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its

@@ -38,7 +38,9 @@ var allowed = map[string]struct {
 	why     string
 }{
 	"PickUp":                  {800, firstCall}, // alone only where several together had no answer
-	"PickUpAll":               {200, "as PickUp, one row a run"},
+	"PickUpAll":               {400, "as PickUp, one row a run; system jobs are picked up by connections that are new, or nearly so"},
+	"EndJob":                  {800, firstCall},
+	"HurryOrphanSweep":        {800, "each 5 s by a process that is killed often: 597 for a connection's first call, 8 for each later one"},
 	"SkipAll":                 {200, "a move, one row a run: the harness's own triggers write its history"},
 	"Skip":                    {400, "a move, and rare: each process reads the catalogue for its first"},
 	"moves.pick_up":           {200, "a move, as another team calls it"},
@@ -55,6 +57,7 @@ var allowed = map[string]struct {
 	"LockDue":                 {150, "a call of a row or two, which counts what is in flight up to the cap, and asks whose turn it is"},
 	"Heartbeat":               {200, "the harness's own triggers watch the leases; each process reads the catalogue for its first"},
 	"WriteDocuments":          {120, "the harness's own triggers write the history of documents"},
+	"PendingTypes":            {100, "asks for each type, also the system's six"},
 	"DueTypes":                {100, "asks for each type, behind what was claimed since the last look"},
 	"Claim":                   {60 * 500, "one row for a batch of up to 500 claims"},
 	"MissPassed":              {200, "mostly a call of a row or two; the harness's own triggers write its history"},

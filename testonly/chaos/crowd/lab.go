@@ -158,7 +158,7 @@ func (l *lab) wiped(ctx context.Context) error {
 		back = time.Now()
 		go func() {
 			err := l.queued(ctx, 1)
-			l.baseline = campaign.Looked(ctx, l.World) // by now whoever waited for NATS has an answer
+			l.baseline = campaign.Looked(ctx, l.World) // by now all who waited for NATS have an answer
 			first <- err
 		}()
 		return nil

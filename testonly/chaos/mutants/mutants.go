@@ -42,7 +42,7 @@ type Mutant struct {
 	Seed   uint64
 	// Scenario shows it instead of a campaign.
 	Scenario func(context.Context, *pgxpool.Pool) (audit.Finding, error)
-	// Finds are the checks of which one sees it.
+	// Finds are the checks; one of them sees it.
 	Finds []string
 }
 

@@ -214,7 +214,7 @@ func (o *owner) floods(ctx context.Context) error {
 	return nil
 }
 
-// mayHappen says whether two statements of users have met, of which one has to be said again.
+// mayHappen says whether two statements of users have met, so that one has to be said again.
 func mayHappen(err error) bool {
 	const deadlock = "40P01"
 	var pg interface{ SQLState() string }

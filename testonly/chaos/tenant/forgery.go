@@ -28,7 +28,7 @@ const (
 	forgeTimeout = 5 * time.Second
 )
 
-// envelope is what a message says of whose it is. Everything of a run but its try may become known: the try is its fence.
+// envelope says which run a message belongs to. Everything of a run but its try may become known: the try is its fence.
 type envelope struct {
 	connector    int32
 	session, try string

@@ -12,7 +12,7 @@ import (
 	"github.com/echomind/sync/internal/devstack/loopback"
 )
 
-// site is a web server of the hostile owner. Each has a port of its own, and so is a host of its own for whoever crawls it.
+// site is a web server of the hostile owner. Each has a port of its own, and so is a host of its own for its crawler.
 type site struct {
 	server *http.Server
 	url    string

@@ -18,7 +18,7 @@ const (
 	serverPoll         = 50 * time.Millisecond
 )
 
-// server is a process that others are served by. It runs until it is killed, and is started again by whoever killed it.
+// server is a process that others are served by. It runs until it is killed; its killer starts it again.
 type server struct {
 	name, path string
 	args, env  []string

@@ -13,7 +13,7 @@ import (
 // harness is the user that the harness itself has where there are users: it may do anything.
 const harness = "harness"
 
-// Users are those of a nats-server, each of whom may do what its configuration lists and nothing else.
+// Users are those of a nats-server. Each may do what its configuration lists and nothing else.
 type Users struct {
 	// file is the configuration that the servers read, and env what it names of their environment.
 	file      string

@@ -1,5 +1,5 @@
 // Package world is the system under fire: a real Postgres, a real nats-server, a stand-in for Qdrant, and the real
-// programs, each of which reaches Postgres and NATS through fault proxies of its own.
+// programs. Each program reaches Postgres and NATS through fault proxies of its own.
 package world
 
 import (
@@ -35,11 +35,11 @@ type Config struct {
 	Programs []Program
 	// Env is set for every one of them.
 	Env []string
-	// Qdrant says that there is one, of which every program is told.
+	// Qdrant says that there is one, and every program is told of it.
 	Qdrant bool
 	// Replica says that Postgres has one, for Failover.
 	Replica bool
-	// Cluster says that NATS is a cluster of three, each of which keeps every stream.
+	// Cluster says that NATS is a cluster of three; each keeps every stream.
 	Cluster bool
 	// Users is a configuration of nats-server whose users the programs are, each under its own name; empty = no users.
 	Users string

@@ -22,7 +22,7 @@ var (
 	production = []string{"-f", render.Values("values-production.yaml")}
 )
 
-// with are arguments of which the last ones count.
+// with are arguments; the last ones count.
 func with(base []string, sets ...string) []string {
 	args := slices.Clone(base)
 	for _, s := range sets {

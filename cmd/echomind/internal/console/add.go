@@ -6,25 +6,24 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/internal/config"
 )
 
 func add(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "add --name NAME --type TYPE --user N [--config JSON]",
+		Use:   "add --name NAME --type TYPE {--user N | --scope system} [--config JSON]",
 		Short: "Add a connector and print its id",
 		Long: `Add a connector and print its id. With --refresh it is synced at once, and then again as it says; with --cron at the
 first of its times, or with --now at once, too. With --refresh manual it waits for echomind connectors trigger. What becomes of times that come while a sync is under way, or while
 nobody is there to begin one, say --overlap, --deadline, --once-per and --catch-up; echomind schedule preview shows it.
 
-Without either the type's default applies: of the type itself, where it has one, else
-SCHEDULER_DEFAULT_REFRESH_WEB (7 days) for web, …_DRIVE (7 days) for onedrive and google_drive, …_CHAT (1 day) for
-teams, …_FILE (once) for file.
+Without either the type's default applies: of the type itself, where it has one, else what the scheduler's settings say,
+which are 7 days for web, onedrive and google_drive, 1 day for teams, and once for file.
+
+--scope system is for administrators: a job without a user, one of its type. If it is there already, what is given of it is changed.
 
 A Google or Microsoft account is connected with echomind connect, which adds the connector too.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
@@ -35,10 +34,13 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		Args: cobra.NoArgs,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
-	for _, required := range []string{"name", "type", "user"} {
+	for _, required := range []string{"name", "type"} {
 		_ = c.MarkFlagRequired(required)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if flags.scope != systemScope && !c.Flags().Changed("user") {
+			return usagef("--user: is needed, whose source it is; only --scope system goes without")
+		}
 		if err := errors.Join(flags.check(c), flags.checkNew(c)); err != nil {
 			return err
 		}
@@ -46,6 +48,9 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 			p, err := flags.newConnector(c, f, pool)
 			if err != nil {
 				return err
+			}
+			if p.Scope == systemScope {
+				return f.addSystemJob(c, flags, pool, p, out)
 			}
 			added, err := f.insert(c.Context(), pool, p)
 			if err != nil {
@@ -83,7 +88,7 @@ func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxp
 		return p, err
 	}
 	if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
-		minutes, err := defaultRefresh(c.Context(), pool, p.Type)
+		minutes, err := defaultRefresh(c.Context(), pool, p)
 		if err != nil {
 			return p, err
 		}
@@ -107,26 +112,9 @@ func (f *finder) insert(ctx context.Context, pool *pgxpool.Pool, p dbgen.AddConn
 }
 
 // defaultRefresh is the interval of a connector for which nobody chose.
-func defaultRefresh(ctx context.Context, pool *pgxpool.Pool, name string) (int32, error) {
-	t, err := ask(ctx, pool, "type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
-		return q.ConnectorType(ctx, name)
+func defaultRefresh(ctx context.Context, pool *pgxpool.Pool, p dbgen.AddConnectorParams) (int32, error) {
+	minutes, err := ask(ctx, pool, "default_refresh", func(ctx context.Context, q *dbgen.Queries) (int32, error) {
+		return q.DefaultRefresh(ctx, p.Type)
 	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, unknownType(ctx, pool, name)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read the connector type: %w", err)
-	}
-	if t.DefaultRefreshMinutes != nil {
-		return *t.DefaultRefreshMinutes, nil
-	}
-	defaults, err := config.Read[config.Refresh]()
-	if err != nil {
-		return 0, err
-	}
-	if minutes, known := defaults.Of(name); known {
-		return minutes, nil
-	}
-	return 0, fmt.Errorf("type %q has no default interval: give --refresh or --cron, "+
-		"or set one with `echomind types add %s --default-refresh 24h`", name, name)
+	return minutes, refused(ctx, pool, "find its interval", p, err)
 }

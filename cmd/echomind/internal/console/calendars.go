@@ -98,15 +98,8 @@ func calendarsList(f *finder) *cobra.Command {
 // calendarDetails is a calendar with what is in it.
 type calendarDetails struct {
 	calendarView
-	All    json.RawMessage `json:"all"`
-	Coming []calendarTime  `json:"coming"`
-}
-
-// calendarTime is a time that a calendar has.
-type calendarTime struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-	Name string    `json:"name"`
+	All    json.RawMessage  `json:"all"`
+	Coming []calendars.Span `json:"coming"`
 }
 
 func calendarsShow(f *finder) *cobra.Command {
@@ -123,28 +116,16 @@ func calendarsShow(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := calendarDetails{calendarView: viewCalendar(found, users), All: found.Entries, Coming: []calendarTime{}}
+			d := calendarDetails{calendarView: viewCalendar(found, users), All: found.Entries, Coming: []calendars.Span{}}
 			if times, err := calendars.Read(found.TimeZone, found.Entries); err == nil {
-				d.Coming = coming(times, time.Now())
+				if d.Coming, err = times.Coming(c.Context(), time.Now(), shownTimes); err != nil {
+					return err
+				}
 			}
 			return out.show(c.OutOrStdout(), d, func(w io.Writer) error { return printCalendar(w, d, found) })
 		})
 	}
 	return c
-}
-
-// coming are the next times of a calendar.
-func coming(c *calendars.Calendar, now time.Time) (all []calendarTime) {
-	all = []calendarTime{}
-	for len(all) < shownTimes {
-		from, until := c.Begins(now, true)
-		if from.IsZero() {
-			break
-		}
-		_, name, _ := c.At(from)
-		all, now = append(all, calendarTime{from.UTC(), until.UTC(), name}), until
-	}
-	return all
 }
 
 func printCalendar(w io.Writer, d calendarDetails, c dbgen.Calendar) error {
@@ -188,7 +169,11 @@ func printCalendar(w io.Writer, d calendarDetails, c dbgen.Calendar) error {
 	}
 	rows = make([][]string, len(d.Coming))
 	for i, t := range d.Coming {
-		rows[i] = []string{t.From.In(zone).Format(time.RFC3339), t.To.In(zone).Format(time.RFC3339), t.Name}
+		to := "-" // it goes on for years
+		if t.To != nil {
+			to = t.To.In(zone).Format(time.RFC3339)
+		}
+		rows[i] = []string{t.From.In(zone).Format(time.RFC3339), to, t.Name}
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err

@@ -20,7 +20,7 @@ func completions(f *finder, c *cobra.Command) {
 		"output":         cobra.FixedCompletions([]cobra.Completion{string(forPeople), string(allColumns), string(forPrograms)}, cobra.ShellCompDirectiveNoFileComp),
 		"verdict":        cobra.FixedCompletions(verdicts(), cobra.ShellCompDirectiveNoFileComp),
 		"status":         cobra.FixedCompletions(statuses(), cobra.ShellCompDirectiveNoFileComp),
-		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org"}, cobra.ShellCompDirectiveNoFileComp),
+		"scope":          cobra.FixedCompletions([]cobra.Completion{"user", "group", "org", "system"}, cobra.ShellCompDirectiveNoFileComp),
 		"kind":           cobra.FixedCompletions([]cobra.Completion{kindSource, kindJob}, cobra.ShellCompDirectiveNoFileComp),
 		"type":           f.completeTypes,
 		"dst-gap":        cobra.FixedCompletions(dstGaps, cobra.ShellCompDirectiveNoFileComp),

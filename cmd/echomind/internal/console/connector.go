@@ -27,7 +27,7 @@ type connector struct {
 	ID                 int32           `json:"id"`
 	Name               string          `json:"name"`
 	Type               string          `json:"type"`
-	UserID             int32           `json:"user_id"`
+	UserID             *int32          `json:"user_id"`
 	Scope              string          `json:"scope"`
 	ScopeID            *string         `json:"scope_id"`
 	Config             json.RawMessage `json:"config"`
@@ -91,6 +91,14 @@ func view(c dbgen.Connector) connector {
 	}
 }
 
+// owner is whose a connector is, in a table.
+func owner(userID *int32) string {
+	if userID == nil {
+		return "system"
+	}
+	return strconv.Itoa(int(*userID))
+}
+
 func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -130,7 +138,7 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
-		{"user", strconv.Itoa(int(c.UserID))},
+		{"user", owner(c.UserID)},
 		{"scope", scope(c)},
 		{"config", string(masks.Object(c.Config))},
 		{"refresh", refresh(c)},

@@ -65,15 +65,12 @@ func TestTheIntervalIsTheOneGivenElseTheTypes(t *testing.T) {
 	}
 }
 
-func TestDefaultsComeFromTheEnvironment(t *testing.T) {
-	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "7")
+func TestDefaultsAreThoseOfTheScheduler(t *testing.T) {
+	t.Parallel()
 	u := newTerminal(t)
+	u.exec(`UPDATE refresh_defaults SET minutes = 7 WHERE type = 'teams'`)
 	c := u.object("connectors", "add", "--name", "x", "--user", "1", "--type", "teams", "--no-config-check")
 	require.InDelta(t, 7, c["refresh_freq_minutes"], 0)
-	t.Setenv("SCHEDULER_DEFAULT_REFRESH_CHAT", "-1")
-	out := u.run("connectors", "add", "--name", "x", "--user", "1", "--type", "teams", "--no-config-check")
-	require.Equal(t, 1, out.code)
-	require.Contains(t, out.stderr, "SCHEDULER_DEFAULT_REFRESH_CHAT=-1: must be at least 0")
 }
 
 func TestBadInputNamesFieldValueAndFix(t *testing.T) {
@@ -90,12 +87,12 @@ func TestBadInputNamesFieldValueAndFix(t *testing.T) {
 	}{
 		{"unknown type", 1, []string{`--type "nix"`, "file, google_drive, onedrive, teams, web", "types add"}, []string{"--type", "nix"}},
 		{"unknown type with an interval", 1, []string{`--type "nix"`, "types add"}, []string{"--type", "nix", "--refresh", "1h"}},
-		{"type without default", 1, []string{`type "bare" has no default`, "--refresh"}, []string{"--type", "bare"}},
+		{"type without default", 2, []string{`type "bare" has no default`, "--refresh"}, []string{"--type", "bare"}},
 		{"empty name", 2, []string{`--name ""`, "1 to 200"}, []string{"--name", ""}},
 		{"long name", 2, []string{"--name", "has 201"}, []string{"--name", strings.Repeat("x", 201)}},
 		{"user zero", 2, []string{"--user 0", "1 or more"}, []string{"--user", "0"}},
 		{"user beyond integers", 2, []string{"4294967296", "--user"}, []string{"--user", "4294967296"}},
-		{"bad scope", 2, []string{`--scope "team"`, "user, group or org"}, []string{"--scope", "team"}},
+		{"bad scope", 2, []string{`--scope "team"`, "user, group, org or system"}, []string{"--scope", "team"}},
 		{"group without id", 2, []string{"--scope group", "--scope-id"}, []string{"--scope", "group"}},
 		{"bad scope id", 2, []string{`--scope-id "a b"`, "letters"}, []string{"--scope", "group", "--scope-id", "a b"}},
 		{"scope id without its scope", 2, []string{`--scope-id "sales"`, "--scope group", "the scope is user"}, []string{"--scope-id", "sales"}},

@@ -93,8 +93,8 @@ func confirmDeletion(c *cobra.Command, pool *pgxpool.Pool, args []string) (numbe
 	}
 	var question strings.Builder
 	for _, one := range named {
-		fmt.Fprintf(&question, "connector %d %q (%s, user %d) with %d documents\n",
-			one.ID, printable(one.Name), one.Type, one.UserID, counted.found[one.ID])
+		fmt.Fprintf(&question, "connector %d %q (%s, user %s) with %d documents\n",
+			one.ID, printable(one.Name), one.Type, owner(one.UserID), counted.found[one.ID])
 		numbers = append(numbers, strconv.Itoa(int(one.ID)))
 	}
 	return numbers, confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")

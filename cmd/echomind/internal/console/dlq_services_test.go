@@ -98,7 +98,7 @@ func (s spoilt) Write(ctx context.Context, tx pgx.Tx, pieces []semantic.Piece) e
 	return s.PostgresStore.Write(ctx, tx, pieces)
 }
 
-// pipeline is the real services on real servers, each started when the test says so, with a type `journal`.
+// pipeline is the real services on real servers, each started when the test says so, with a connector of type `journal`.
 type pipeline struct {
 	terminal
 	journal journal
@@ -122,6 +122,7 @@ func newPipeline(t *testing.T) *pipeline {
 		}
 	})
 	u.succeed("types", "add", "journal", "--default-refresh", "60m")
+	u.succeed("connectors", "add", "--name", "docs", "--type", "journal", "--user", "1") // number 1: semantic adds its system jobs later
 	return p
 }
 
@@ -190,18 +191,17 @@ func (p *pipeline) documents() (all []string) {
 // nextSlot lets the time of the next slot come.
 func (p *pipeline) nextSlot() {
 	p.t.Helper()
-	p.force(`UPDATE connectors SET next_sync_at = clock_timestamp(), slot_at = clock_timestamp() WHERE due_reason = 'schedule'`)
+	p.force(`UPDATE connectors SET next_sync_at = clock_timestamp(), slot_at = clock_timestamp() WHERE id = 1 AND due_reason = 'schedule'`)
 	p.exec(`SELECT pg_notify('connectors_due', '')`)
 }
 
 func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t)
+	p.journal.write("fine", "poison")
 	p.schedules()
 	p.stores()
 	p.fetches()
-	p.journal.write("fine", "poison")
-	p.succeed("connectors", "add", "--name", "docs", "--type", "journal", "--user", "1")
 	p.verdicts("new completed")
 	require.Equal(t, []string{"fine stored", "poison failed"}, p.documents())
 	letter := p.object("dlq", "show", "1")
@@ -232,11 +232,10 @@ func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *
 func TestADocumentThatIsStoredIsFetchedAgainByReplayThoughItsSourceTellsOfNoChange(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t)
+	p.journal.write("one", "two")
 	p.schedules()
 	p.stores()
 	p.fetches()
-	p.journal.write("one", "two")
-	p.succeed("connectors", "add", "--name", "docs", "--type", "journal", "--user", "1")
 	p.verdicts("new completed")
 	p.letter(p.js, topology.DocumentSubject, part(1, 1, "one"))
 	p.succeed("dlq", "replay", "1")
@@ -251,8 +250,6 @@ func TestATriggerThatNobodyCanReadNeverHoldsUpItsConnector(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t)
 	p.schedules()
-	p.stores()
-	p.succeed("connectors", "add", "--name", "docs", "--type", "journal", "--user", "1")
 	stream, err := p.js.Stream(p.ctx, topology.SyncStream)
 	require.NoError(t, err)
 	var original *jetstream.RawStreamMsg
@@ -266,6 +263,7 @@ func TestATriggerThatNobodyCanReadNeverHoldsUpItsConnector(t *testing.T) {
 	_, err = p.js.PublishMsg(p.ctx, damaged)
 	require.NoError(t, err)
 	p.exec(`UPDATE open_runs SET dispatched_at = dispatched_at - interval '5 minutes'`) // the grace is over
+	p.stores()
 	p.fetches()
 	p.verdicts("new skipped")
 	p.journal.write("one")

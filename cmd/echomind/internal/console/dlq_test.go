@@ -244,7 +244,7 @@ func TestReplayForgetsTheTokenTriggersTheConnectorAndRemovesTheLetter(t *testing
 	}
 	u.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES (1, 'other', 'stored', 'v1', 1),
 		(2, 'stored', 'stored', 'v1', 1)`)
-	u.letter(js, topology.DocumentSubject, part(1, 1, "of which no row is left"))
+	u.letter(js, topology.DocumentSubject, part(1, 1, "whose row is gone"))
 	require.Nil(t, u.object("connectors", "get", "1")["trigger_requested_at"])
 
 	shown := u.succeed("dlq", "replay", "1")

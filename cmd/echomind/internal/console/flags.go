@@ -39,7 +39,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.connectorType, "type", "", "web, file, or another `type` that echomind types list shows")
 	flags.Int32Var(&f.user, "user", 0, "number of the user whose source it is")
 	flags.StringVar(&f.config, "config", "{}", "what the type needs to know, as a JSON `object`; @FILE reads it from a file, @- from standard input, where no list of processes shows it")
-	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org")
+	flags.StringVar(&f.scope, "scope", "user", "who may find its documents: user, group or org; system is for jobs of the system, which have no user and which administrators add")
 	flags.StringVar(&f.scopeID, "scope-id", "", "the group, for --scope group")
 	flags.Var(&f.refresh, "refresh", "sync again so long after each sync; 0 = once, manual = only when triggered; without it and --cron as the type has it")
 	flags.StringVar(&f.cron, "cron", "", "sync at these times instead: five fields as in crontab, such as \"0 3 * * *\", with H, L, W and #, or @daily")
@@ -74,8 +74,11 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 			return usagef("--%s: must be UTF-8 text", flag)
 		}
 	}
-	if given("scope") && !slices.Contains([]string{"user", "group", "org"}, f.scope) {
-		return usagef("--scope %q: must be user, group or org", f.scope)
+	if given("scope") && !slices.Contains([]string{"user", "group", "org", "system"}, f.scope) {
+		return usagef("--scope %q: must be user, group, org or system", f.scope)
+	}
+	if given("user") && f.scope == "system" {
+		return usagef("--user %d: goes with every scope but system, which has no user", f.user)
 	}
 	if !slices.Contains([]string{guardOn, guardOff}, f.deletionGuard) {
 		return usagef("--deletion-guard %q: must be on or off", f.deletionGuard)
@@ -186,7 +189,7 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 		p.Type = f.connectorType
 	}
 	if given("user") {
-		p.UserID = f.user
+		p.UserID = &f.user
 	}
 	if given("config") {
 		p.Config = []byte(f.config)

@@ -73,7 +73,7 @@ func (im *importer) write(ctx context.Context, row imports.Row, known *importedB
 
 // wanted changes in p what a row says; the rest is its user's.
 func wanted(p *dbgen.AddConnectorParams, row imports.Row) {
-	p.Name, p.Type, p.UserID, p.Scope, p.ScopeID, p.Config = row.Name, row.Type, row.UserID, row.Scope, row.ScopeID, row.Config
+	p.Name, p.Type, p.UserID, p.Scope, p.ScopeID, p.Config = row.Name, row.Type, &row.UserID, row.Scope, row.ScopeID, row.Config
 	p.RefreshFreqMinutes, p.ScheduleCron, p.By = row.Minutes, row.Cron, person()
 	if row.Cron != nil {
 		p.TimeZone = row.Zone
@@ -178,7 +178,7 @@ func (im *importer) compared(ctx context.Context, q *dbgen.Queries, row imports.
 	changed("name", old.Name, p.Name)
 	named := len(done.changes)
 	changed("type", old.Type, p.Type)
-	changed("user", fmt.Sprint(old.UserID), fmt.Sprint(p.UserID))
+	changed("user", owner(old.UserID), owner(p.UserID))
 	changed("scope", old.Scope+" "+orDash(old.ScopeID), p.Scope+" "+orDash(p.ScopeID))
 	now := imports.Row{Cron: old.ScheduleCron, Zone: old.TimeZone, Minutes: old.RefreshFreqMinutes}
 	changed("schedule", scheduleOf(now), scheduleOf(row))

@@ -120,7 +120,7 @@ func listed(
 		}
 		if out == allColumns {
 			rows[i] = []string{
-				id, c.Name, c.Type, c.Status, strconv.Itoa(int(c.UserID)), scope(c), refresh(c), string(freshnessOf(c, now).State), clock.Optional(c.LastSyncAt, now),
+				id, c.Name, c.Type, c.Status, owner(c.UserID), scope(c), refresh(c), string(freshnessOf(c, now).State), clock.Optional(c.LastSyncAt, now),
 				nextSync(c, now), documents, failed, notes[i],
 			}
 			continue

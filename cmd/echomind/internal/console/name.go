@@ -79,7 +79,7 @@ func connectorID(ctx context.Context, pool *pgxpool.Pool, text string) (int32, e
 	}
 	all := make([]string, len(found))
 	for i, c := range found {
-		all[i] = fmt.Sprintf("%d (%s, user %d)", c.ID, c.Type, c.UserID)
+		all[i] = fmt.Sprintf("%d (%s, user %s)", c.ID, c.Type, owner(c.UserID))
 	}
 	return 0, fmt.Errorf("several connectors are named %q; give the number of one: %s", clip(text, 40), strings.Join(all, ", "))
 }

@@ -24,10 +24,22 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 		return fmt.Sprintf("--name %q: must have 1 to 200 characters, and has %d", clip(p.Name, 40), len([]rune(p.Name)))
 	},
 	"connectors_user_id_positive": func(p dbgen.AddConnectorParams) string {
-		return fmt.Sprintf("--user %d: must be a user's number, 1 or more", p.UserID)
+		return fmt.Sprintf("--user %d: must be a user's number, 1 or more", *p.UserID)
 	},
 	"connectors_scope_known": func(p dbgen.AddConnectorParams) string {
-		return fmt.Sprintf("--scope %q: must be user, group or org", p.Scope)
+		return fmt.Sprintf("--scope %q: must be user, group, org or system", p.Scope)
+	},
+	"connectors_owner": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("--scope %s: goes %s", p.Scope, map[bool]string{true: "without --user", false: "with --user"}[p.Scope == "system"])
+	},
+	"connectors_system_has_no_scope_id": func(dbgen.AddConnectorParams) string {
+		return "--scope system: goes without --scope-id"
+	},
+	"connectors_system_type": func(p dbgen.AddConnectorParams) string {
+		if p.Scope == "system" {
+			return fmt.Sprintf("--type %q: is no type of the system, and --scope system is for these alone; `echomind types add NAME --system` adds one", p.Type)
+		}
+		return fmt.Sprintf("--type %q: is a type of the system: its one job has --scope system", p.Type)
 	},
 	"connectors_scope_id_form": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--scope-id %q: must have 1 to 128 letters, digits, _ or -", clip(orDash(p.ScopeID), 40))
@@ -47,6 +59,9 @@ var refusals = map[string]func(dbgen.AddConnectorParams) string{
 	},
 	"connectors_refresh_range": func(p dbgen.AddConnectorParams) string {
 		return fmt.Sprintf("--refresh: must be 0 to %dd, in minutes %d", maxMinutes/unitMinutes["d"], *p.RefreshFreqMinutes)
+	},
+	"connectors_refresh_chosen": func(p dbgen.AddConnectorParams) string {
+		return fmt.Sprintf("type %q has no default interval: give --refresh or --cron, or set one with `echomind types add %s --default-refresh 24h`", p.Type, p.Type)
 	},
 	"connectors_one_schedule": func(dbgen.AddConnectorParams) string {
 		return "--refresh and --cron: give one of them"
@@ -94,7 +109,7 @@ func refused(ctx context.Context, pool *pgxpool.Pool, what string, p dbgen.AddCo
 	return told(what, err)
 }
 
-// told says what an error of the database means for whoever typed the command.
+// told says what an error of the database means to the user of the command.
 func told(what string, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -34,7 +34,7 @@ func TestEveryCommandWorksInTheConsolesRole(t *testing.T) {
 	u := newTerminal(t).withStreams().as(consoleRole)
 	js := u.jetstream()
 	u.keys(u.key())
-	u.service("echomind-scheduler") // under a login of its own, of which this role may not see much
+	u.service("echomind-scheduler") // under a login of its own: this role may see little of it
 
 	u.succeed("types", "add", "wiki", "--default-refresh", "24h")
 	u.succeed("types", "add", "wiki", "--max-concurrent", "3")

@@ -180,7 +180,7 @@ type run struct {
 	// postponed, when the next try was to be.
 	WaitsUntil  *time.Time `json:"waits_until"`
 	WaitMessage *string    `json:"wait_message"`
-	// Progress, Warnings and Result are what a job says of itself; null of a run that stores documents.
+	// Progress and Result are what a job says of itself; null of a run that stores documents. Warnings are of both.
 	Progress           *jobProgress    `json:"progress"`
 	Warnings           []string        `json:"warnings"`
 	Result             json.RawMessage `json:"result"`

@@ -19,7 +19,7 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// maxRunsBack is how many ended runs one command looks through, of which few may match.
+// maxRunsBack is how many ended runs one command looks through; few of them may match.
 const maxRunsBack = 1_000_000
 
 // lookback is how many ended runs are looked through: by one statement, and in all.

@@ -181,7 +181,7 @@ func statistics(
 		}
 		one := connectorRuns{ConnectorID: r.ConnectorID, runCounts: countsOf(r)}
 		if c, there := called[r.ConnectorID]; there {
-			one.ConnectorName, one.Type, one.UserID = &c.Name, &c.Type, &c.UserID
+			one.ConnectorName, one.Type, one.UserID = &c.Name, &c.Type, c.UserID
 		}
 		s.Connectors = append(s.Connectors, one)
 	}

@@ -237,7 +237,7 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 			}
 		}
 		if shown.Cut {
-			if _, err := fmt.Fprintf(w, "and more, of which the first %d are shown\n", mostEntries); err != nil {
+			if _, err := fmt.Fprintf(w, "and more; the first %d are shown\n", mostEntries); err != nil {
 				return err
 			}
 		}

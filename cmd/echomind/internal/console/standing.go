@@ -13,7 +13,7 @@ import (
 // print writes a standing for people.
 func (s standing) print(w io.Writer) error {
 	for _, section := range []func(io.Writer) error{
-		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printProblems,
+		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printSystemJobs, s.printProblems,
 	} {
 		if err := section(w); err != nil {
 			return err
@@ -106,6 +106,20 @@ func (s standing) printConnectors(w io.Writer) error {
 		rows = append(rows, row)
 	}
 	return section(w, append([]string{"CONNECTORS"}, statuses()...), rows, "no connectors")
+}
+
+func (s standing) printSystemJobs(w io.Writer) error {
+	rows := make([][]string, len(s.SystemJobs))
+	for i, j := range s.SystemJobs {
+		result := string(j.Result)
+		if j.Reason != nil {
+			result = printable(*j.Reason)
+		} else if result == "null" {
+			result = "-"
+		}
+		rows[i] = []string{strconv.Itoa(int(j.ID)), j.Type, j.Status, orDash(j.Verdict), clock.Optional(j.EndedAt, s.now), clock.Optional(j.NextAt, s.now), clip(result, 100)}
+	}
+	return section(w, []string{"ID", "SYSTEM JOB", "STATUS", "LAST VERDICT", "ENDED", "NEXT", "RESULT"}, rows, "no system jobs: semantic adds them when it starts")
 }
 
 func (s standing) printProblems(w io.Writer) error {

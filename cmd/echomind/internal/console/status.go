@@ -29,6 +29,7 @@ type standing struct {
 	Streams     []stream     `json:"streams"`
 	Subscribers []subscriber `json:"subscribers"`
 	Connectors  []tally      `json:"connectors"`
+	SystemJobs  []systemJob  `json:"system_jobs"`
 	// Problems are what could not be asked.
 	Problems []string `json:"problems"`
 
@@ -75,12 +76,25 @@ type tally struct {
 	Connectors int64  `json:"connectors"`
 }
 
+type systemJob struct {
+	ID     int32  `json:"id"`
+	Type   string `json:"type"`
+	Status string `json:"status"`
+	// Verdict, EndedAt and Result are of its last run; null where it has not run.
+	Verdict *string         `json:"verdict"`
+	EndedAt *time.Time      `json:"ended_at"`
+	Reason  *string         `json:"reason"`
+	Result  json.RawMessage `json:"result"`
+	NextAt  *time.Time      `json:"next_at"`
+}
+
 func status(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show services, connection URLs, streams and connectors",
 		Long: `Show what runs and how much waits: the services that are connected to Postgres, the URLs for psql and nats, the
-streams with their depth and oldest message, who subscribes to them, and the connectors by type and status.
+streams with their depth and oldest message, who subscribes to them, the connectors by type and status, and the system
+jobs with their last verdict.
 
 URLs of the stack in the data folder are whole, with their passwords, for copy and paste; those that were set by
 DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server does not answer.`,
@@ -112,7 +126,7 @@ DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server doe
 func look(ctx context.Context, where whereabouts, notRunning error) standing {
 	s := standing{
 		URLs: shown(where), Services: []service{}, Streams: []stream{}, Subscribers: []subscriber{},
-		Connectors: []tally{}, Problems: []string{}, now: time.Now(),
+		Connectors: []tally{}, SystemJobs: []systemJob{}, Problems: []string{}, now: time.Now(),
 	}
 	problem := func(part string, err error) {
 		if err != nil {
@@ -147,6 +161,14 @@ func shown(w whereabouts) urls {
 		u.HTTP = "http://" + dialable(w.httpAddr)
 	}
 	return u
+}
+
+// textOr is a text, or null where it is empty.
+func textOr(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // dialable is a listen address that can be connected to from here.
@@ -207,6 +229,19 @@ func (s *standing) askPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	for _, r := range counted {
 		s.Connectors = append(s.Connectors, tally(r))
+	}
+	jobs, err := ask(ctx, pool, "system_jobs", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.SystemJobsRow, error) {
+		return q.SystemJobs(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("ask for the system jobs: %w", err)
+	}
+	for _, r := range jobs {
+		job := systemJob{ID: r.ID, Type: r.Type, Status: r.Status, Verdict: textOr(r.Verdict), Reason: textOr(r.Reason), Result: r.Result, NextAt: utc(r.NextSyncAt)}
+		if r.Verdict != "" {
+			job.EndedAt = utc(&r.CompletedAt)
+		}
+		s.SystemJobs = append(s.SystemJobs, job)
 	}
 	return nil
 }

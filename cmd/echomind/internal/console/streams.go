@@ -58,7 +58,7 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 			size.Replicas, from = own.Replicas, "NATS_REPLICAS"
 		}
 		if size.Replicas < 0 || size.Replicas > 5 {
-			return usagef("%s %d: must be 1 to 5, of which the odd ones are of use", from, size.Replicas)
+			return usagef("%s %d: must be 1 to 5; odd numbers are of use", from, size.Replicas)
 		}
 		for name, bytes := range map[string]int64{"max-document-bytes": size.MaxDocumentBytes, "max-dead-letter-bytes": size.MaxDeadLetterBytes} {
 			if flags.Changed(name) && bytes < 2*topology.MaxMessageBytes {

@@ -51,7 +51,7 @@ func TestATokenIsRefusedThatIsMoreThanItsUser(t *testing.T) {
 	require.Equal(t, 2, u.run("users", "set", "7", "--member", "a b").code)
 }
 
-// Also one of whom nothing is said.
+// Also a user without a role or groups.
 func TestAUserWhoIsRemovedHasNoTokenThatCounts(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).as(consoleRole)

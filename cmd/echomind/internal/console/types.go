@@ -22,12 +22,14 @@ type typeView struct {
 	Kind                  string `json:"kind"`
 	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
+	// System: its one connector is a job of the system.
+	System bool `json:"system"`
 }
 
 func types(f *finder) *cobra.Command {
 	return group("types", "List and add types of connectors",
-		"The set of connector types is open: a type that is added here is scheduled like the others, and synced by whoever "+
-			"subscribes to connector.sync.<type>.", typesList(f), typesAdd(f))
+		"The set of connector types is open: a type that is added here is scheduled like the others, and the subscriber of "+
+			"connector.sync.<type> syncs it.", typesList(f), typesAdd(f))
 }
 
 func typesList(f *finder) *cobra.Command {
@@ -59,7 +61,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -98,7 +100,10 @@ which it is cannot be changed.`,
 	var refresh interval
 	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
+	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
+	c.MarkFlagsMutuallyExclusive("system", "kind")
+	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
@@ -121,8 +126,14 @@ which it is cannot be changed.`,
 				}
 			}
 			set, err := ask(c.Context(), pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+				if *system {
+					return q.AddSystemType(ctx, dbgen.AddSystemTypeParams{Name: p.Name, DefaultRefreshMinutes: p.DefaultRefreshMinutes})
+				}
 				return q.SetConnectorType(ctx, p)
 			})
+			if errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("type %s is not the system's, and stays so: add a type of another name", p.Name)
+			}
 			if err != nil {
 				return refusedType(p, err)
 			}
@@ -157,8 +168,12 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 	switch postgres.Constraint(err) {
 	case "connector_types_name_form":
 		return usagef("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
+	case "connector_types_name_is_the_systems":
+		return usagef("NAME %s: is that of a job of the system; choose another", p.Name)
 	case "connector_types_refresh_range":
 		return usagef("--default-refresh: must be 0 to %dd", maxMinutes/unitMinutes["d"])
+	case "connector_types_system_has_no_cap":
+		return usagef("--max-concurrent %d: type %s is the system's, which has one run at most", *p.MaxConcurrentSyncs, p.Name)
 	case "connector_types_cap_range":
 		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}

@@ -31,7 +31,7 @@ type userView struct {
 
 func users(f *finder) *cobra.Command {
 	return group("users", "Say what users may do, and in which groups they are",
-		"What users may do through the API: their role, and the groups whose connectors they see or lead. A user of whom nothing is said "+
+		"What users may do through the API: their role, and the groups whose connectors they see or lead. A user without these "+
 			"sees their own connectors, and those of the organisation.", usersSet(f), usersList(f), usersLink(f), usersUnlink(f), usersLinks(f), usersRemove(f))
 }
 
@@ -134,7 +134,7 @@ func checkGroups(flag string, groups []string) error {
 
 func usersList(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use: "list", Short: "List users of whom something is said", Long: "List users whose role or groups are set.",
+		Use: "list", Short: "List users with a role or groups", Long: "List users whose role or groups are set.",
 		Example: "  echomind users list", Args: cobra.NoArgs,
 	}
 	out := withOutput(c)

@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 )
 
-// identityView is what programs are shown of whom an issuer calls by a subject. The user is null where nobody is.
+// identityView is what programs are shown of an issuer's subject. The user is null where the subject is nobody.
 type identityView struct {
 	Issuer  string     `json:"issuer"`
 	Subject string     `json:"subject"`
@@ -24,7 +24,7 @@ type identityView struct {
 	MadeAt  *time.Time `json:"made_at"`
 }
 
-// called are the flags that say which subject of which issuer.
+// called are the flags that name an issuer and its subject.
 type called struct{ issuer, subject *string }
 
 func withCalled(c *cobra.Command) called {

@@ -24,7 +24,7 @@ type removedUser struct {
 func usersRemove(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use: "remove USER", Short: "Revoke a user's tokens, and forget their role and groups",
-		Long: `Revoke the tokens of a user, also of one of whom nothing is said, and those that were made with them for others; the user is in no group any more,
+		Long: `Revoke the tokens of a user, even without a role or groups, and those that were made with them for others; the user is in no group any more,
 and no issuer signs them in (` + "`echomind users link`" + ` has it do so again). Their connectors stay.`,
 		Example: "  echomind users remove 7", Args: oneUser,
 	}

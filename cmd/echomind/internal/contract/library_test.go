@@ -20,7 +20,7 @@ type library struct {
 	mu    sync.Mutex
 	books map[string]string // id to text
 	given map[string]int    // how often each was fetched
-	lent  string            // whoever asks for it waits until it is back
+	lent  string            // a reader waits until it is back
 	back  chan struct{}
 	asked chan struct{} // somebody waits
 }
@@ -82,7 +82,7 @@ func (l *library) remove(id string) {
 	delete(l.books, id)
 }
 
-// lend has whoever asks for a book wait.
+// lend has readers of a book wait.
 func (l *library) lend(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

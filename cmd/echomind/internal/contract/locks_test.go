@@ -75,7 +75,7 @@ func TestAMoveThatMayNotWaitLongerIsAnErrorAndCanBeRepeated(t *testing.T) {
 	require.Equal(t, "true", p.says(pickUp))
 }
 
-// Finish takes the connector first, and so does whoever ends the run: behind a hold both would wait for each other.
+// Finish takes the connector first, and so does a call that ends the run: behind a hold both would wait for each other.
 func TestFinishBehindAHoldLosesNothingWhereSomebodyEndsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newTrip(t)

@@ -25,7 +25,7 @@ type AddConnectorParams struct {
 	ID                 *int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -150,8 +150,34 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 	return i, err
 }
 
+const addSystemType = `-- name: AddSystemType :one
+INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
+VALUES ($1, 'job', true, $2, 0)
+ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
+`
+
+type AddSystemTypeParams struct {
+	Name                  string
+	DefaultRefreshMinutes *int32
+}
+
+// Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.
+func (q *Queries) AddSystemType(ctx context.Context, arg AddSystemTypeParams) (ConnectorType, error) {
+	row := q.db.QueryRow(ctx, addSystemType, arg.Name, arg.DefaultRefreshMinutes)
+	var i ConnectorType
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.System,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+	)
+	return i, err
+}
+
 const connectorType = `-- name: ConnectorType :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
@@ -160,6 +186,7 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)
@@ -178,7 +205,7 @@ type ConnectorsNamedParams struct {
 type ConnectorsNamedRow struct {
 	ID     int32
 	Type   string
-	UserID int32
+	UserID *int32
 }
 
 func (q *Queries) ConnectorsNamed(ctx context.Context, arg ConnectorsNamedParams) ([]ConnectorsNamedRow, error) {
@@ -199,6 +226,17 @@ func (q *Queries) ConnectorsNamed(ctx context.Context, arg ConnectorsNamedParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const defaultRefresh = `-- name: DefaultRefresh :one
+SELECT default_refresh($1::text)::integer
+`
+
+func (q *Queries) DefaultRefresh(ctx context.Context, type_ string) (int32, error) {
+	row := q.db.QueryRow(ctx, defaultRefresh, type_)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const deleteConnector = `-- name: DeleteConnector :execrows
@@ -330,7 +368,7 @@ func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -345,6 +383,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,
+			&i.System,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 		); err != nil {
@@ -547,7 +586,7 @@ VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, kind, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
 `
 
 type SetConnectorTypeParams struct {
@@ -569,10 +608,22 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)
 	return i, err
+}
+
+const systemJobOf = `-- name: SystemJobOf :one
+SELECT connector_id FROM system_jobs WHERE type = $1
+`
+
+func (q *Queries) SystemJobOf(ctx context.Context, type_ string) (int32, error) {
+	row := q.db.QueryRow(ctx, systemJobOf, type_)
+	var connector_id int32
+	err := row.Scan(&connector_id)
+	return connector_id, err
 }
 
 const triggerConnector = `-- name: TriggerConnector :one
@@ -610,7 +661,7 @@ type UpdateConnectorParams struct {
 	Config             []byte
 	Scope              string
 	ScopeID            *string
-	UserID             int32
+	UserID             *int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	RunAtOnce          bool

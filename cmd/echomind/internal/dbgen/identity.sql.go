@@ -247,7 +247,7 @@ type ListUsersRow struct {
 	Leads  []string
 }
 
-// Those of whom something is written down.
+// The users that something is written down about.
 func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUsersRow, error) {
 	rows, err := q.db.Query(ctx, listUsers, arg.After, arg.UserID, arg.Page)
 	if err != nil {

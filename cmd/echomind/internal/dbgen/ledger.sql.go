@@ -20,7 +20,7 @@ type ConnectorNamesRow struct {
 	ID     int32
 	Name   string
 	Type   string
-	UserID int32
+	UserID *int32
 }
 
 func (q *Queries) ConnectorNames(ctx context.Context, ids []int32) ([]ConnectorNamesRow, error) {
@@ -895,6 +895,55 @@ func (q *Queries) StatRunsOf(ctx context.Context, arg StatRunsOfParams) ([]StatR
 			&i.Missed,
 			&i.Took,
 			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const systemJobs = `-- name: SystemJobs :many
+SELECT c.id, c.type, c.status, c.next_sync_at, coalesce(r.completed_at, 'epoch')::timestamptz AS completed_at, coalesce(r.status, '')::text AS verdict,
+    coalesce(r.error_message, r.reason, '')::text AS reason, coalesce(r.result, 'null')::jsonb AS result
+FROM system_jobs s JOIN connectors c ON c.id = s.connector_id LEFT JOIN LATERAL (
+    SELECT l.completed_at, l.status, l.reason, l.error_message, l.result FROM runs l WHERE l.connector_id = c.id ORDER BY l.started_at DESC LIMIT 1) r ON true
+ORDER BY s.type LIMIT 100
+`
+
+type SystemJobsRow struct {
+	ID          int32
+	Type        string
+	Status      string
+	NextSyncAt  *time.Time
+	CompletedAt time.Time
+	Verdict     string
+	Reason      string
+	Result      []byte
+}
+
+// Each with its last verdict; there is one of a type.
+func (q *Queries) SystemJobs(ctx context.Context) ([]SystemJobsRow, error) {
+	rows, err := q.db.Query(ctx, systemJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SystemJobsRow{}
+	for rows.Next() {
+		var i SystemJobsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Type,
+			&i.Status,
+			&i.NextSyncAt,
+			&i.CompletedAt,
+			&i.Verdict,
+			&i.Reason,
+			&i.Result,
 		); err != nil {
 			return nil, err
 		}

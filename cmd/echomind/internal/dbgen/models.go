@@ -36,7 +36,7 @@ type Connector struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -101,6 +101,7 @@ type Connector struct {
 type ConnectorType struct {
 	Name                  string
 	Kind                  string
+	System                bool
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }

@@ -193,7 +193,7 @@ func (s *story) add(ctx context.Context, name, connectorType string, config map[
 	hourly := int32(60)
 	c, err := deadline.Get(ctx, "demo.add", queryTimeout, func(ctx context.Context) (dbgen.Connector, error) {
 		return s.queries.AddConnector(ctx, dbgen.AddConnectorParams{
-			Name: name, Type: connectorType, UserID: user, Scope: "user", Config: data,
+			Name: name, Type: connectorType, UserID: new(int32(user)), Scope: "user", Config: data,
 			RefreshFreqMinutes: &hourly, TimeZone: "UTC", MaxRetries: 5,
 			SpreadPercent: 10, Overlap: slots.OverlapSkip, CatchUp: slots.CatchUpLatest, CatchUpMost: 10, CalendarUse: slots.Exclude,
 		})

@@ -111,7 +111,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.exec(`UPDATE open_runs SET has_locks = true`)
 			w.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 				SELECT 'ollama:global', id, connector_id, clock_timestamp(), clock_timestamp() + interval '5 s' FROM open_runs`)
-		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, which others asked for before", "lease: none"}},
+		}, evidence.WaitsForLock, true, []string{"waits for lock ollama:global, which others have, or asked for before", "lease: none"}},
 		{"a worker fetches and it was triggered meanwhile", func(w *world) {
 			w.syncing("10 seconds")
 			w.exec(`UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = $1`, w.id)
@@ -169,12 +169,12 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		{"its source asked to wait, and it drains", func(w *world) {
 			w.documents(3)
 			w.syncing("10 seconds")
-			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes 30 seconds') FROM open_runs`)
 			w.service("echomind-semantic")
 		}, evidence.Storing, true, []string{"Microsoft asked us to wait until ", "semantic is storing", "put off until then"}},
 		{"its source asked to wait, and everything is stored", func(w *world) {
 			w.syncing("10 seconds")
-			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.exec(`SELECT moves.cut(id, try_id, 2, 2, 'Microsoft asked us to wait', '50 minutes 30 seconds') FROM open_runs`)
 			w.exec(`UPDATE open_runs SET stored = 2, whole = true`)
 		}, evidence.Completing, true, []string{"its source asked us to wait", "about to be put off"}},
 		{"it drains and nobody stores", func(w *world) { w.documents(3); w.draining(3) },
@@ -287,8 +287,8 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.service("echomind-scheduler")
 		}, evidence.DueNow, false, []string{"no cap"}},
 		{"it waits for its slot", func(w *world) {
-			w.connector(", refresh_freq_minutes, spread_percent, last_sync_at", ", 60, 0, clock_timestamp() - interval '10 minutes'")
-		}, evidence.WaitsForSlot, false, []string{"(in 50m)", "no verdict yet"}},
+			w.connector(", refresh_freq_minutes, spread_percent, last_sync_at", ", 60, 0, clock_timestamp() - interval '9 minutes 30 seconds'")
+		}, evidence.WaitsForSlot, false, []string{"(in 50m", "no verdict yet"}},
 		{"it waits for its slot, which keeps a place of its own and has a deadline", func(w *world) {
 			w.connector(", refresh_freq_minutes, deadline_minutes, last_sync_at", ", 60, 90, clock_timestamp()")
 		}, evidence.WaitsForSlot, false, []string{"spread: its slots keep a place of their own, up to 10% of the interval earlier", "deadline 1h30m: unless it is claimed by "}},
@@ -305,16 +305,16 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			"catch_up_minutes: slots older than 2h are missed"}},
 		{"its source asked to wait", func(w *world) {
 			w.syncing("10 seconds")
-			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
-		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "no failure is counted", "superseded (postponed: Microsoft asked us to wait until "}},
+			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes 30 seconds', 'Microsoft asked us to wait') FROM open_runs`)
+		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m", "no failure is counted", "superseded (postponed: Microsoft asked us to wait until "}},
 		{"its source asked to wait, and what was sent is lost", func(w *world) {
 			w.syncing("10 seconds")
-			w.exec(`SELECT moves.cut(id, try_id, 2, 7, 'Microsoft asked us to wait', '50 minutes') FROM open_runs`)
+			w.exec(`SELECT moves.cut(id, try_id, 2, 7, 'Microsoft asked us to wait', '50 minutes 30 seconds') FROM open_runs`)
 			w.exec(`SELECT moves.fail_lost_in_transit(ARRAY(SELECT id FROM open_runs), 8, 9)`)
-		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m)", "were lost in transit"}},
+		}, evidence.ToldToWait, false, []string{"Microsoft asked us to wait until ", "(in 50m", "were lost in transit"}},
 		{"its source puts it off again and again", func(w *world) {
 			w.syncing("10 seconds")
-			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes', 'Microsoft asked us to wait') FROM open_runs`)
+			w.exec(`SELECT moves.postpone(id, try_id, '50 minutes 30 seconds', 'Microsoft asked us to wait') FROM open_runs`)
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET put_off_since = clock_timestamp() - interval '3 days' WHERE id = $1`, w.id)
 		}, evidence.ToldToWait, false, []string{", put off since ", "come further since then"}},
 		{"its source asked to wait, and that is over", func(w *world) {

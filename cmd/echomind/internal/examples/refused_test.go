@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// losing is a source of which more goes from sync to sync: first all is there, then some cannot be read, then List loses the others, and
+// losing is a source that loses more at each sync: first all is there, then some cannot be read, then List loses the others, and
 // Look does not find these.
 type losing struct {
 	listed, looked []string

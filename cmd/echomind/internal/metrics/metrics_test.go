@@ -161,7 +161,7 @@ func allMetrics(t *testing.T) []measured {
 		"scheduler": {"scheduler_", func(ctx context.Context, p connect.Process) error { return scheduler.Run(ctx, s, p) }},
 		"chunker":   {"worker_", func(ctx context.Context, p connect.Process) error { return chunker.Run(ctx, c, p) }},
 		"connector": {"worker_", func(ctx context.Context, p connect.Process) error { return connector.Run(ctx, r, p) }},
-		"semantic":  {"semantic_", func(ctx context.Context, p connect.Process) error { return semantic.Run(ctx, m, p) }},
+		"semantic":  {"worker_", func(ctx context.Context, p connect.Process) error { return semantic.Run(ctx, m, p) }},
 	} {
 		process := connect.NewProcess(testkit.Logger(t))
 		seen := &collected{Registerer: process.Metrics, all: map[string]measured{}}

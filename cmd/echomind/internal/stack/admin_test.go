@@ -64,6 +64,7 @@ func opened(t *testing.T, address string) int {
 	require.NoError(t, err)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	require.NoError(t, err)
+	r.Header.Set("Sec-Fetch-Site", "none") // as a browser into which its user pastes it
 	answer, err := (&http.Client{Jar: jar}).Do(r)
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())

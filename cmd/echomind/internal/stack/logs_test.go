@@ -24,7 +24,8 @@ import (
 // ledger is how a run ended, by session.
 func ledger(t *testing.T, conn *pgx.Conn) map[string]string {
 	t.Helper()
-	rows, err := conn.Query(context.Background(), `SELECT id::text, status FROM scheduler_runs WHERE status <> 'running'`)
+	rows, err := conn.Query(context.Background(), `SELECT r.id::text, r.status FROM scheduler_runs r JOIN connectors c ON c.id = r.connector_id
+		WHERE r.status <> 'running' AND c.scope <> 'system'`)
 	require.NoError(t, err)
 	ended := map[string]string{}
 	var session, verdict string

@@ -81,7 +81,7 @@ func TestADatabaseThatIsRestoredFromAnOldBackupCatchesUpWhateverTheBrokerStillHo
 			dump := filepath.Join(t.TempDir(), "echomind.dump")
 			client(t, "pg_dump", "--format=custom", "--file="+dump, before.database)
 
-			// The world goes on for two rounds, the second of which waits in the stream when the database is lost.
+			// The world goes on for two rounds; the second waits in the stream when the database is lost.
 			chunker := before.start(release, "chunker")
 			before.isReady(chunker)
 			require.NoError(t, before.change(before.conn))

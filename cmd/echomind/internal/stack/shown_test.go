@@ -47,7 +47,7 @@ func echomind(t *testing.T, dataDir string, args ...string) string {
 	return out.String()
 }
 
-// prints are the outputs of commands, of which each is said as one types it.
+// prints are the outputs of commands. Each command is written as a user types it.
 func prints(t *testing.T, dataDir string, commands ...string) string {
 	t.Helper()
 	var all strings.Builder

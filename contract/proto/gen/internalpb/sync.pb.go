@@ -33,7 +33,7 @@ type ConnectorSyncRequest struct {
 	ConnectorId int32 `protobuf:"varint,1,opt,name=connector_id,json=connectorId,proto3" json:"connector_id,omitempty"`
 	// What kind of source it is.
 	Type publicpb.ConnectorType `protobuf:"varint,2,opt,name=type,proto3,enum=echomind.public.ConnectorType" json:"type,omitempty"`
-	// The owner.
+	// The owner; 0 where scope is SYSTEM, which has none.
 	UserId int32 `protobuf:"varint,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// Who may find its documents.
 	Scope publicpb.ConnectorScope `protobuf:"varint,4,opt,name=scope,proto3,enum=echomind.public.ConnectorScope" json:"scope,omitempty"`

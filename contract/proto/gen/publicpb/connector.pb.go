@@ -169,6 +169,8 @@ const (
 	ConnectorScope_CONNECTOR_SCOPE_GROUP ConnectorScope = 2
 	// The whole organisation.
 	ConnectorScope_CONNECTOR_SCOPE_ORG ConnectorScope = 3
+	// The system itself: a job without an owner, whose user_id is 0. It stores no documents.
+	ConnectorScope_CONNECTOR_SCOPE_SYSTEM ConnectorScope = 4
 )
 
 // Enum value maps for ConnectorScope.
@@ -178,12 +180,14 @@ var (
 		1: "CONNECTOR_SCOPE_USER",
 		2: "CONNECTOR_SCOPE_GROUP",
 		3: "CONNECTOR_SCOPE_ORG",
+		4: "CONNECTOR_SCOPE_SYSTEM",
 	}
 	ConnectorScope_value = map[string]int32{
 		"CONNECTOR_SCOPE_UNSPECIFIED": 0,
 		"CONNECTOR_SCOPE_USER":        1,
 		"CONNECTOR_SCOPE_GROUP":       2,
 		"CONNECTOR_SCOPE_ORG":         3,
+		"CONNECTOR_SCOPE_SYSTEM":      4,
 	}
 )
 
@@ -233,12 +237,13 @@ const file_echomind_public_connector_proto_rawDesc = "" +
 	"\x18CONNECTOR_STATUS_SYNCING\x10\x02\x12\x1b\n" +
 	"\x17CONNECTOR_STATUS_ACTIVE\x10\x03\x12\x1a\n" +
 	"\x16CONNECTOR_STATUS_ERROR\x10\x04\x12\x1d\n" +
-	"\x19CONNECTOR_STATUS_DISABLED\x10\x05*\x7f\n" +
+	"\x19CONNECTOR_STATUS_DISABLED\x10\x05*\x9b\x01\n" +
 	"\x0eConnectorScope\x12\x1f\n" +
 	"\x1bCONNECTOR_SCOPE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CONNECTOR_SCOPE_USER\x10\x01\x12\x19\n" +
 	"\x15CONNECTOR_SCOPE_GROUP\x10\x02\x12\x17\n" +
-	"\x13CONNECTOR_SCOPE_ORG\x10\x03B6Z4github.com/echomind/sync/contract/proto/gen/publicpbb\x06proto3"
+	"\x13CONNECTOR_SCOPE_ORG\x10\x03\x12\x1a\n" +
+	"\x16CONNECTOR_SCOPE_SYSTEM\x10\x04B6Z4github.com/echomind/sync/contract/proto/gen/publicpbb\x06proto3"
 
 var (
 	file_echomind_public_connector_proto_rawDescOnce sync.Once

@@ -21,6 +21,9 @@ var sections = []struct{ title, note, file, structName string }{
 		"`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is the whole URL; to the other one `/v1/traces` is added, except for grpc.",
 		"internal/config/tracing.go", "OTLP"},
 	{"Scheduler", "", "services/scheduler/config.go", "Config"},
+	{"Scheduler: default intervals", "The time between two syncs of a new connector for which nobody chose, in minutes. The scheduler that leads writes it into the table " +
+		"`refresh_defaults`; the command line, the API, and SQL's `default_refresh('web')` read it there. A type of its own has `echomind types add --default-refresh`.",
+		"services/scheduler/refresh.go", "Refresh"},
 	{"Scheduler: leader election", "Settings whose names begin with `SCHEDULER_LEASE_`, and `SCHEDULER_KUBECONFIG`, count only where a Kubernetes Lease elects.", "services/scheduler/leader/config.go", "Config"},
 	{"Worker kit", "Read by the chunker and by every service that calls `worker.Serve`.", "sdk/worker/config.go", "Config"},
 	{"Reading", "Read by the chunker and the connector. See [ADR 21](adr/0021-content-is-read-in-a-child-that-may-die.md).",
@@ -30,8 +33,8 @@ var sections = []struct{ title, note, file, structName string }{
 	{"Secrets", "Read by the connector and the API, and by the command line where a configuration holds a secret. `echomind run` makes a " +
 		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
-	{"API", "See [api.md](api.md). It reads the scheduler's default intervals too, for new connectors, and of " +
-		"its settings those that its answer to why a connector does not run tells: SCHEDULER_MAX_CONCURRENT_SYNCS, SCHEDULER_OWNER_SHARE_PERCENT, " +
+	{"API", "See [api.md](api.md). It reads those of the scheduler's settings, too, " +
+		"that its answer to why a connector does not run tells: SCHEDULER_MAX_CONCURRENT_SYNCS, SCHEDULER_OWNER_SHARE_PERCENT, " +
 		"SCHEDULER_CHECK_INTERVAL_SECONDS, SCHEDULER_WATCH_INTERVAL_SECONDS, SCHEDULER_LOST_GRACE_SECONDS and FOREIGN_SYNC_TIMEOUT.", "services/api/config.go", "Config"},
 	{"API: who signs in elsewhere", "By an OpenID Connect issuer's tokens, and by the headers of a proxy. See [api.md](api.md#who-signs-in-elsewhere). Lists have commas between their values.",
 		"services/api/internal/signin/config.go", "Config"},
@@ -40,8 +43,6 @@ var sections = []struct{ title, note, file, structName string }{
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},
 	{"echomind run", "It reads the services' settings too; these have other defaults there.",
 		"internal/config/stack.go", "Stack"},
-	{"echomind connectors add", "The time between two syncs where `--refresh` is not given, in minutes.",
-		"internal/config/refresh.go", "Refresh"},
 }
 
 // prefixes are those of the structs whose fields' tags hold only the rest of a name.

@@ -289,7 +289,7 @@ type SeenGlancesRow struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Status             string
 	StatusMessage      *string
 	FailureCount       int32

@@ -15,7 +15,7 @@ type ApiEvidence struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Status             string
 	StatusMessage      *string
 	FailureCount       int32
@@ -99,7 +99,7 @@ type ConnectorEvidence struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Status             string
 	StatusMessage      *string
 	FailureCount       int32

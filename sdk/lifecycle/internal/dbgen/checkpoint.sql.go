@@ -49,7 +49,7 @@ type CheckpointedRunsRow struct {
 	IsOpen bool
 }
 
-// A page of the tries of which a checkpoint waits, one step of the index for each, whatever number of checkpoints it has; is_open:
+// A page of the tries that have a checkpoint waiting, one step of the index for each, whatever number of checkpoints it has; is_open:
 // its run is. Of those a process may have died between the last store and the checkpoint; what the others have left is swept.
 func (q *Queries) CheckpointedRuns(ctx context.Context, arg CheckpointedRunsParams) ([]CheckpointedRunsRow, error) {
 	rows, err := q.db.Query(ctx, checkpointedRuns, arg.After, arg.Page)

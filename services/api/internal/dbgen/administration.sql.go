@@ -10,6 +10,76 @@ import (
 	"time"
 )
 
+const getCalendar = `-- name: GetCalendar :one
+SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = $1::text
+`
+
+type GetCalendarRow struct {
+	Name      string
+	Version   int64
+	TimeZone  string
+	Entries   []byte
+	Count     int32
+	UpdatedAt time.Time
+}
+
+func (q *Queries) GetCalendar(ctx context.Context, name string) (GetCalendarRow, error) {
+	row := q.db.QueryRow(ctx, getCalendar, name)
+	var i GetCalendarRow
+	err := row.Scan(
+		&i.Name,
+		&i.Version,
+		&i.TimeZone,
+		&i.Entries,
+		&i.Count,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const listCalendars = `-- name: ListCalendars :many
+SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries, updated_at FROM calendars WHERE name > $1::text ORDER BY name LIMIT $2::integer
+`
+
+type ListCalendarsParams struct {
+	After string
+	Page  int32
+}
+
+type ListCalendarsRow struct {
+	Name      string
+	Version   int64
+	TimeZone  string
+	Entries   int32
+	UpdatedAt time.Time
+}
+
+func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([]ListCalendarsRow, error) {
+	rows, err := q.db.Query(ctx, listCalendars, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ListCalendarsRow{}
+	for rows.Next() {
+		var i ListCalendarsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Version,
+			&i.TimeZone,
+			&i.Entries,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listLimits = `-- name: ListLimits :many
 SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.limits WHERE user_id > $1::integer AND ($2::integer[] IS NULL OR user_id = ANY ($2::integer[])) ORDER BY user_id LIMIT $3::integer
 `
@@ -20,7 +90,7 @@ type ListLimitsParams struct {
 	Page  int32
 }
 
-// users: of whom the viewer sees any; null: of everybody.
+// users: only these; null: everybody.
 func (q *Queries) ListLimits(ctx context.Context, arg ListLimitsParams) ([]ApiLimit, error) {
 	rows, err := q.db.Query(ctx, listLimits, arg.After, arg.Users, arg.Page)
 	if err != nil {

@@ -25,7 +25,7 @@ type AddConnectorParams struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -156,6 +156,17 @@ func (q *Queries) ConnectorsThrough(ctx context.Context, arg ConnectorsThroughPa
 	return id, err
 }
 
+const defaultRefresh = `-- name: DefaultRefresh :one
+SELECT default_refresh($1::text)::integer
+`
+
+func (q *Queries) DefaultRefresh(ctx context.Context, type_ string) (int32, error) {
+	row := q.db.QueryRow(ctx, defaultRefresh, type_)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const deleteConnector = `-- name: DeleteConnector :execrows
 DELETE FROM api.changeable WHERE id = $1
 `
@@ -278,7 +289,7 @@ type GiveConnectorParams struct {
 	Config             []byte
 	Scope              string
 	ScopeID            *string
-	UserID             int32
+	UserID             *int32
 	RefreshFreqMinutes *int32
 	ScheduleCron       *string
 	RunAtOnce          bool
@@ -365,8 +376,9 @@ WHERE id > $1 AND id <= $2
     AND ($6::integer IS NULL OR user_id = $6)
     AND ($7::text IS NULL OR scope = $7)
     AND ($8::text IS NULL OR scope_id = $8)
+    AND (NOT $9::boolean OR coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp())
 ORDER BY id
-LIMIT $9::integer
+LIMIT $10::integer
 `
 
 type ListConnectorsParams struct {
@@ -378,6 +390,7 @@ type ListConnectorsParams struct {
 	UserID  *int32
 	Scope   *string
 	ScopeID *string
+	Late    bool
 	Page    int32
 }
 
@@ -391,6 +404,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 		arg.UserID,
 		arg.Scope,
 		arg.ScopeID,
+		arg.Late,
 		arg.Page,
 	)
 	if err != nil {

@@ -29,7 +29,8 @@ func (q *Queries) AuditBack(ctx context.Context, arg AuditBackParams) (int64, er
 }
 
 const authenticate = `-- name: Authenticate :one
-SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads
+SELECT a.token_id::integer AS token_id, a.user_id::integer AS user_id, a.role::text AS role, a.scopes::text[] AS scopes, a.groups::text[] AS groups, a.leads::text[] AS leads,
+    coalesce(a.session_of, 0)::integer AS session_of
 FROM api.authenticate($1::integer, $2::bytea) a
 `
 
@@ -39,12 +40,13 @@ type AuthenticateParams struct {
 }
 
 type AuthenticateRow struct {
-	TokenID int32
-	UserID  int32
-	Role    string
-	Scopes  []string
-	Groups  []string
-	Leads   []string
+	TokenID   int32
+	UserID    int32
+	Role      string
+	Scopes    []string
+	Groups    []string
+	Leads     []string
+	SessionOf int32
 }
 
 func (q *Queries) Authenticate(ctx context.Context, arg AuthenticateParams) (AuthenticateRow, error) {
@@ -57,6 +59,7 @@ func (q *Queries) Authenticate(ctx context.Context, arg AuthenticateParams) (Aut
 		&i.Scopes,
 		&i.Groups,
 		&i.Leads,
+		&i.SessionOf,
 	)
 	return i, err
 }
@@ -263,7 +266,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 }
 
 const listTypes = `-- name: ListTypes :many
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name LIMIT $1::integer
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name LIMIT $1::integer
 `
 
 func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, error) {
@@ -278,6 +281,7 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,
+			&i.System,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 		); err != nil {
@@ -399,7 +403,7 @@ func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, erro
 }
 
 const typeOf = `-- name: TypeOf :one
-SELECT name, kind, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error) {
@@ -408,6 +412,7 @@ func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error
 	err := row.Scan(
 		&i.Name,
 		&i.Kind,
+		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 	)

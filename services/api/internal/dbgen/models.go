@@ -41,7 +41,7 @@ type ApiChangeable struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -98,7 +98,7 @@ type ApiConnector struct {
 	ID                 int32
 	Name               string
 	Type               string
-	UserID             int32
+	UserID             *int32
 	Scope              string
 	ScopeID            *string
 	Config             []byte
@@ -240,6 +240,7 @@ type ApiToken struct {
 type ConnectorType struct {
 	Name                  string
 	Kind                  string
+	System                bool
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 }

@@ -158,14 +158,6 @@ func (p *pages) createToken(q *request) error {
 		}
 		body["user_id"] = number
 	}
-	if days := q.PostForm.Get("days"); days != "" {
-		n, err := strconv.Atoi(days)
-		if err != nil || n < 1 || n > 3650 {
-			return problem.Invalid("days", "must be 1 to 3650")
-		}
-		// The end of a day, so that the same form sent again asks for the same.
-		body["expires_at"] = time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, n+1).Format(time.RFC3339)
-	}
 	made := &token{}
 	if _, err := q.service.Ask(q.Context(), Operation{Method: http.MethodPost, Path: "/tokens", Body: body, Key: q.PostForm.Get("once")}, made); err != nil {
 		return err

@@ -30,7 +30,7 @@ type Service interface {
 	// Begin makes a session of a token, and Open of a link, which is used up.
 	Begin(r *http.Request, token string) (session string, err error)
 	Open(r *http.Request, code string) (session string, err error)
-	// End ends the session of whom the context serves.
+	// End ends the session of the context's user.
 	End(ctx context.Context) error
 	// Failed has a defect logged.
 	Failed(ctx context.Context, err error) *problem.Problem
@@ -66,6 +66,8 @@ const (
 	policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 	// maxForm is an Administrator's longest form, and more.
 	maxForm = 64 << 10
+	// maxQuery is the longest query of an address, in bytes. A page repeats it in each of its links.
+	maxQuery = 4 << 10
 )
 
 //go:embed templates assets
@@ -115,6 +117,11 @@ func New(service Service) http.Handler {
 			(&request{pages: p, ResponseWriter: w, Request: r}).refuse(problem.Forbidden("A browser sends this for a page of another site.", "Send it from a page of this site."))
 			return
 		}
+		if len(r.URL.RawQuery) > maxQuery {
+			r.URL.RawQuery = ""
+			(&request{pages: p, ResponseWriter: w, Request: r}).refuse(problem.Invalid("address", "is too long; leave away what stands behind its ?"))
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		mux.ServeHTTP(w, r)
 	})
@@ -145,7 +152,7 @@ func (p *pages) forWhom(handle func(*request) error) http.HandlerFunc {
 	}
 }
 
-// ask is Ask of whom the request serves.
+// ask is Ask for the request's user.
 func (q *request) ask(method, path string, query url.Values, body, into any) error {
 	_, err := q.service.Ask(q.Context(), Operation{Method: method, Path: path, Query: query, Body: body}, into)
 	return err

@@ -140,7 +140,7 @@ func (p *pages) cancel(q *request) error {
 	return nil
 }
 
-// group are failed runs of which the same went wrong.
+// group are runs that failed in the same way.
 type group struct {
 	Why     string
 	Runs    int
@@ -221,7 +221,7 @@ func (p *pages) problems(q *request) error {
 	return nil
 }
 
-// grouped puts failed runs together of which the same went wrong, the most first.
+// grouped puts runs together that failed in the same way, the largest group first.
 func (q *request) grouped(runs []run, now time.Time) ([]group, error) {
 	var keys []string
 	of := map[string][]run{}

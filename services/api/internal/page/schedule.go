@@ -78,7 +78,7 @@ func (q *request) preview(c connector, set string) (now, other *schedule, err er
 	return found.Now, found.Set, nil
 }
 
-// differ marks the slots that another schedule does not have, or of which something else becomes there, as far as that is shown.
+// differ marks the slots that another schedule does not have, or treats otherwise, as far as that schedule is shown.
 func differ(s, other *schedule) {
 	n := len(other.Slots)
 	isCut := n == nextSlots
@@ -224,6 +224,9 @@ func (q *request) editSchedule(form url.Values, save bool) error {
 			return err
 		}
 		view.Problem, status = found, found.Status
+		if status == http.StatusPreconditionFailed { // a user who presses again has been told
+			view.Version = answered.Get("ETag")
+		}
 		for i, f := range view.Fields {
 			for _, wrong := range found.Errors {
 				if strings.HasSuffix(wrong.Field, "."+f.Name) || wrong.Field == f.Name {

@@ -15,25 +15,30 @@ const (
 )
 
 func isSafe(r *http.Request) bool {
-	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	first, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",")
+	return r.TLS != nil || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// sessionOf is the session of a browser; empty: it has none.
+// sessionOf is the session of a browser; empty: it has none. With TLS a cookie that is not bound to the host does not count: another host of the
+// domain, or somebody on the way of a connection without, may have put it there.
 func sessionOf(r *http.Request) string {
-	for _, name := range []string{safeCookieName, cookieName} {
-		if cookie, err := r.Cookie(name); err == nil && cookie.Value != "" {
-			return cookie.Value
-		}
+	cookie, err := r.Cookie(cookieNameOf(r))
+	if err != nil {
+		return ""
 	}
-	return ""
+	return cookie.Value
+}
+
+func cookieNameOf(r *http.Request) string {
+	if isSafe(r) {
+		return safeCookieName
+	}
+	return cookieName
 }
 
 // keep has a browser keep a session, or forget it where there is none.
 func keep(w http.ResponseWriter, r *http.Request, session string) {
-	cookie := &http.Cookie{Name: cookieName, Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: isSafe(r), MaxAge: 12 * 60 * 60}
-	if cookie.Secure {
-		cookie.Name = safeCookieName
-	}
+	cookie := &http.Cookie{Name: cookieNameOf(r), Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: isSafe(r), MaxAge: 12 * 60 * 60}
 	if session == "" {
 		cookie.MaxAge = -1
 	}
@@ -63,12 +68,23 @@ func (q *request) signInPage(status int, ended bool, code string) {
 	}{q.common("Sign in", ""), ended, code, to, ""})
 }
 
-// signInForm signs somebody in by a link. One that another site leads to waits for a click: nobody is to be signed in as somebody else without knowing it.
+// looksAhead says whether a browser, or what draws a preview, asks before its user does.
+func looksAhead(r *http.Request) bool {
+	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// signInForm signs somebody in by a link that they have typed or pasted, as their browser says. Every other waits for a click: nobody is to be signed in
+// as somebody else without knowing it, and no preview of a chat is to use a link up.
 func (p *pages) signInForm(w http.ResponseWriter, r *http.Request) {
 	q := &request{pages: p, ResponseWriter: w, Request: r, zone: zoneOf(r)}
 	code := r.URL.Query().Get("code")
 	site := r.Header.Get("Sec-Fetch-Site")
-	if code == "" || site != "" && site != "none" || r.Header.Get("Sec-Purpose") != "" {
+	if r.Method != http.MethodGet || code == "" || site != "none" || looksAhead(r) {
 		q.signInPage(http.StatusOK, false, code)
 		return
 	}
@@ -103,7 +119,7 @@ func (q *request) began(session string, err error) {
 			Ended        bool
 			Code, Target string
 			Problem      string
-		}{q.common("Sign in", ""), false, "", local(q.PostFormValue("to")), p.Detail})
+		}{q.common("Sign in", ""), false, "", local(q.PostFormValue("to")), detailOf(p)})
 		return
 	}
 	keep(q.ResponseWriter, q.Request, session)
@@ -118,4 +134,13 @@ func (p *pages) signOut(q *request) error {
 	keep(q.ResponseWriter, q.Request, "")
 	http.Redirect(q.ResponseWriter, q.Request, "/sign-in", http.StatusSeeOther)
 	return nil
+}
+
+// detailOf is what a problem says, with the value that is wrong.
+func detailOf(p *problem.Problem) string {
+	said := p.Detail
+	for _, e := range p.Errors {
+		said += " " + e.Detail
+	}
+	return said
 }

@@ -46,6 +46,35 @@ type connector struct {
 	CreatedBy          *string    `json:"created_by"`
 	UpdatedAt          time.Time  `json:"updated_at"`
 	UpdatedBy          *string    `json:"updated_by"`
+	Freshness          struct {
+		State        string `json:"state"`
+		LimitMinutes *int32 `json:"limit_minutes"`
+	} `json:"freshness"`
+}
+
+// Fresh says whether what is stored of it is as fresh as somebody has said that it must be; null where nobody has.
+func (c connector) Fresh() *state {
+	if c.Freshness.LimitMinutes == nil {
+		return nil
+	}
+	s := stateOf(c.Freshness.State)
+	return &s
+}
+
+// Limit is how old it may be.
+func (c connector) Limit() string { return "may be " + spanOf(*c.Freshness.LimitMinutes) + " old" }
+
+// spanOf is a number of minutes in the largest unit in which it is a whole number of more than one.
+func spanOf(minutes int32) string {
+	for _, unit := range []struct {
+		minutes int32
+		word    string
+	}{{1440, "days"}, {60, "hours"}} {
+		if minutes%unit.minutes == 0 && minutes > unit.minutes {
+			return fmt.Sprintf("%d %s", minutes/unit.minutes, unit.word)
+		}
+	}
+	return fmt.Sprintf("%d minutes", minutes)
 }
 
 // Schedule is when it runs, in a few words.
@@ -59,12 +88,8 @@ func (c connector) Schedule() string {
 		return "once"
 	case *c.RefreshFreqMinutes == 1:
 		return "every minute"
-	case *c.RefreshFreqMinutes%1440 == 0 && *c.RefreshFreqMinutes > 1440:
-		return fmt.Sprintf("every %d days", *c.RefreshFreqMinutes/1440)
-	case *c.RefreshFreqMinutes%60 == 0 && *c.RefreshFreqMinutes > 60:
-		return fmt.Sprintf("every %d hours", *c.RefreshFreqMinutes/60)
 	}
-	return fmt.Sprintf("every %d minutes", *c.RefreshFreqMinutes)
+	return "every " + spanOf(*c.RefreshFreqMinutes)
 }
 
 // For is who may find its documents.
@@ -74,6 +99,8 @@ func (c connector) For() string {
 		return fmt.Sprintf("user %d", c.UserID)
 	case c.Scope == "group" && c.ScopeID != nil:
 		return "group " + *c.ScopeID
+	case c.Scope == "system":
+		return "the system"
 	}
 	return "everybody"
 }
@@ -85,6 +112,7 @@ var states = map[string]state{
 	"ACTIVE": {"active", "Active"}, "PENDING": {"pending", "Waiting"}, "SYNCING": {"syncing", "Syncing"}, "ERROR": {"error", "Error"}, "DISABLED": {"disabled", "Disabled"},
 	"running": {"syncing", "Running"}, "completed": {"active", "Completed"}, "skipped": {"skipped", "Skipped"}, "failed": {"error", "Failed"},
 	"superseded": {"superseded", "Superseded"}, "missed": {"missed", "Missed"},
+	"fresh": {"active", "Fresh"}, "late": {"error", "Late"}, "never": {"missed", "Never synced"}, "unknown": {"pending", "Freshness unknown"},
 }
 
 func stateOf(status string) state {
@@ -123,15 +151,23 @@ type sourcesView struct {
 	Back     string
 	Filtered bool
 	States   []choice
+	// Late is whether those alone are shown that are older than they may be.
+	Late choice
 }
 
 // Scopes are those that a list may be of.
-func (sourcesView) Scopes() []string { return []string{"user", "group", "org"} }
+func (v sourcesView) Scopes() []string {
+	all := []string{"user", "group", "org"}
+	if v.Who.Admin() {
+		all = append(all, "system")
+	}
+	return all
+}
 
 // pageRows is how many sources are on a page: each costs a look at where it stands, and its latest runs.
 const pageRows = 25
 
-var filterNames = []string{"name", "type", "status", "user_id", "scope", "scope_id"}
+var filterNames = []string{"name", "type", "status", "user_id", "scope", "scope_id", "late"}
 
 // sources is the list of sources.
 func (p *pages) sources(q *request) error {
@@ -174,6 +210,8 @@ func (p *pages) sources(q *request) error {
 	for _, status := range []string{"ACTIVE", "PENDING", "SYNCING", "ERROR", "DISABLED"} {
 		view.States = append(view.States, choice{stateOf(status).Word, q.with("status", status), filter.Get("status") == status})
 	}
+	late := filter.Get("late") == "true"
+	view.Late = choice{stateOf("late").Word, q.with("late", map[bool]string{false: "true"}[late]), late}
 	now := time.Now()
 	for _, c := range found.Connectors {
 		g := glances[c.ID]

@@ -43,7 +43,7 @@ type strip struct {
 	Words string
 	Cells []cell
 	Width int
-	// Room is how much is left for those of which there are none yet.
+	// Room is how much width is left for runs to come.
 	Room int
 }
 
@@ -56,7 +56,7 @@ type cell struct {
 // verdicts are in the order in which they are counted.
 var verdicts = []string{"running", "completed", "skipped", "failed", "superseded", "missed"}
 
-// stripOf draws runs, the latest of which comes first.
+// stripOf draws runs; the latest comes first.
 func stripOf(runs []run, shown func(*time.Time) *moment) strip {
 	s := strip{Width: stripCells*cellStep - 1}
 	count := map[string]int{}

@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/internal/clock"
@@ -54,12 +55,29 @@ func (q *request) with(name, value string) string {
 		values.Del(name)
 	}
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
-		values = url.Values{}
+		return q.home()
 	}
 	if text := values.Encode(); text != "" {
 		return q.URL.EscapedPath() + "?" + text
 	}
 	return q.URL.EscapedPath()
+}
+
+// home is the page that a form of this path is on.
+func (q *request) home() string {
+	switch parts := strings.Split(strings.Trim(q.URL.EscapedPath(), "/"), "/"); {
+	case parts[0] == "tokens":
+		return "/administration"
+	case parts[0] == "locks":
+		return "/problems"
+	case parts[0] == "runs":
+		return "/runs"
+	case parts[0] == "sources" && len(parts) == 3 && parts[2] == "schedule":
+		return q.URL.EscapedPath()
+	case parts[0] == "sources" && len(parts) > 1:
+		return "/sources/" + parts[1]
+	}
+	return "/"
 }
 
 // to is a path with the zone that is chosen, and other parameters.

@@ -111,7 +111,7 @@ func Conflict(detail, fix string) *Problem {
 	return kind("conflict", "Not possible now", 409, detail, fix)
 }
 
-// PreconditionRequired is of a change that does not say of which version.
+// PreconditionRequired is of a change that does not name its version.
 func PreconditionRequired() *Problem {
 	return kind("precondition-required", "If-Match is missing", 428, "A change says which version it changes.", "Send If-Match with the ETag of your last GET.")
 }
@@ -151,34 +151,41 @@ func Internal(cause error) *Problem {
 
 // fields are what the constraints of connectors say, by the field that each is about.
 var fields = map[string]Field{
-	"connectors_name_form":           {"body.name", "must have 1 to 200 characters"},
-	"connectors_kind_stays":          {"body.type", "a source becomes no job, and a job no source"},
-	"connectors_type_known":          {"body.type", "must be a type that /api/v1/types lists"},
-	"connectors_user_id_positive":    {"body.user_id", "must be 1 or more"},
-	"connectors_scope_known":         {"body.scope", "must be user, group or org"},
-	"connectors_scope_id_form":       {"body.scope_id", "must have 1 to 128 letters, digits, _ or -"},
-	"connectors_group_has_scope_id":  {"body.scope_id", "is needed for the scope group"},
-	"connectors_config_object":       {"body.config", "must be an object"},
-	"connectors_config_size":         {"body.config", "must have at most 64 KiB"},
-	"connectors_config_depth":        {"body.config", "must be nested at most 30 levels deep"},
-	"connectors_refresh_range":       {"body.refresh_freq_minutes", "must be 0 to 5256000"},
-	"connectors_one_schedule":        {"body.schedule_cron", "give refresh_freq_minutes or schedule_cron, and null for the other"},
-	"connectors_cron_length":         {"body.schedule_cron", "must have 1 to 200 characters"},
-	"connectors_time_zone_length":    {"body.time_zone", "must have 1 to 64 characters"},
-	"connectors_dst_gap_known":       {"body.dst_gap", "must be after, skip or before, or null"},
-	"connectors_dst_overlap_known":   {"body.dst_overlap", "must be first, second or both, or null"},
-	"connectors_max_retries_range":   {"body.max_retries", "must be 1 to 1000"},
-	"connectors_policies":            {"body", "a policy of slots is out of its range"},
-	"connectors_per_owner":           {"body.user_id", "has as many connectors as the quota allows"},
-	"access_tokens_expires_range":    {"body.expires_at", "must be a time before the year 9999"},
-	"access_tokens_expires_later":    {"body.expires_at", "must be in the future"},
-	"access_tokens_most":             {"body.user_id", "has 100 tokens; revoke one first"},
-	"access_tokens_daily":            {"body.user_id", "was made 1,000 tokens in a day; use those that there are"},
-	"access_tokens_made_depth":       {"body", "a token that was made through 8 others makes none; take one that was made through fewer"},
-	"request_keys_key_length":        {"header.Idempotency-Key", "must have 1 to 200 characters"},
-	"request_keys_same":              {"header.Idempotency-Key", "is that of another request; take a new one for each"},
-	"access_tokens_name_length":      {"body.name", "must have at most 200 characters"},
-	"access_tokens_user_id_positive": {"body.user_id", "must be 1 or more"},
+	"connectors_name_form":              {"body.name", "must have 1 to 200 characters"},
+	"connectors_kind_stays":             {"body.type", "a source becomes no job, and a job no source"},
+	"connectors_type_known":             {"body.type", "must be a type that /api/v1/types lists"},
+	"connectors_user_id_positive":       {"body.user_id", "must be 1 or more"},
+	"connectors_scope_known":            {"body.scope", "must be user, group, org or system"},
+	"connectors_scope_id_form":          {"body.scope_id", "must have 1 to 128 letters, digits, _ or -"},
+	"connectors_owner":                  {"body.user_id", "is left away with the scope system, and needed with every other"},
+	"connectors_system_has_no_scope_id": {"body.scope_id", "goes with the scope group"},
+	"connectors_system_stays":           {"body.scope", "a system job stays one, of its type, and nothing else becomes one"},
+	"connectors_system_type":            {"body.scope", "system is for types of the system, and they have no other"},
+	"connectors_one_system_job":         {"body.type", "has its system job already: change that"},
+	"connectors_group_has_scope_id":     {"body.scope_id", "is needed for the scope group"},
+	"connectors_config_object":          {"body.config", "must be an object"},
+	"connectors_config_size":            {"body.config", "must have at most 64 KiB"},
+	"connectors_config_depth":           {"body.config", "must be nested at most 30 levels deep"},
+	"connectors_refresh_range":          {"body.refresh_freq_minutes", "must be 0 to 5256000"},
+	"connectors_refresh_chosen":         {"body.refresh_freq_minutes", "is needed, or schedule_cron: the type has no default"},
+	"connectors_one_schedule":           {"body.schedule_cron", "give refresh_freq_minutes or schedule_cron, and null for the other"},
+	"connectors_cron_length":            {"body.schedule_cron", "must have 1 to 200 characters"},
+	"connectors_time_zone_length":       {"body.time_zone", "must have 1 to 64 characters"},
+	"connectors_dst_gap_known":          {"body.dst_gap", "must be after, skip or before, or null"},
+	"connectors_dst_overlap_known":      {"body.dst_overlap", "must be first, second or both, or null"},
+	"connectors_max_retries_range":      {"body.max_retries", "must be 1 to 1000"},
+	"connectors_policies":               {"body", "a policy of slots is out of its range"},
+	"connectors_per_owner":              {"body.user_id", "has as many connectors as the quota allows"},
+	"access_tokens_expires_range":       {"body.expires_at", "must be a time before the year 9999"},
+	"access_tokens_expires_later":       {"body.expires_at", "must be in the future"},
+	"access_tokens_most":                {"body.user_id", "has 100 tokens; revoke one first"},
+	"access_tokens_daily":               {"body.user_id", "was made 1,000 tokens in a day; use those that there are"},
+	"access_tokens_sessions":            {"body.token", "200 sessions were begun with it in a day; use one that there is"},
+	"access_tokens_made_depth":          {"body", "a token that was made through 8 others makes none; take one that was made through fewer"},
+	"request_keys_key_length":           {"header.Idempotency-Key", "must have 1 to 200 characters"},
+	"request_keys_same":                 {"header.Idempotency-Key", "is that of another request; take a new one for each"},
+	"access_tokens_name_length":         {"body.name", "must have at most 200 characters"},
+	"access_tokens_user_id_positive":    {"body.user_id", "must be 1 or more"},
 }
 
 // Of turns an error into an answer.

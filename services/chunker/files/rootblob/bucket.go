@@ -109,10 +109,13 @@ func (b *bucket) ErrorCode(err error) gcerrors.ErrorCode {
 	return gcerrors.Unknown
 }
 
-func (b *bucket) As(i any) bool {
-	p, ok := i.(**os.Root)
+func (b *bucket) As(i any) bool { return as(i, b.root) }
+
+// as sets what i points to, where that is a T: so gocloud gives out a driver's own types.
+func as[T any](i any, own T) bool {
+	p, ok := i.(*T)
 	if ok {
-		*p = b.root
+		*p = own
 	}
 	return ok
 }

@@ -3,11 +3,10 @@ package rootblob
 import (
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
-
-const hexDigits = "0123456789ABCDEF"
 
 // Escape makes a path valid UTF-8 without control characters: a byte that is not part of valid UTF-8, a control character, and
 // a percent sign before two hex digits become %XX. Unescape reverses it, and different paths stay different.
@@ -19,9 +18,7 @@ func Escape(path string) string {
 	for i := 0; i < len(path); {
 		r, n := utf8.DecodeRuneInString(path[i:])
 		if r == utf8.RuneError && n == 1 || mustEscape(path, i) {
-			b.WriteByte('%')
-			b.WriteByte(hexDigits[path[i]>>4])
-			b.WriteByte(hexDigits[path[i]&15])
+			fmt.Fprintf(&b, "%%%02X", path[i])
 			i++
 			continue
 		}
@@ -41,8 +38,17 @@ func needsEscape(path string) bool {
 }
 
 func mustEscape(path string, i int) bool {
-	return path[i] < ' ' || path[i] == 0x7f ||
-		path[i] == '%' && i+2 < len(path) && unhex(path[i+1]) >= 0 && unhex(path[i+2]) >= 0
+	_, escapes := coded(path, i)
+	return path[i] < ' ' || path[i] == 0x7f || escapes
+}
+
+// coded is the byte that is written as %XX at i.
+func coded(path string, i int) (c byte, is bool) {
+	if path[i] != '%' || i+2 >= len(path) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(path[i+1:i+3], 16, 8)
+	return byte(n), err == nil
 }
 
 // Unescape reverses Escape. It refuses keys that are not paths inside a folder.
@@ -51,12 +57,13 @@ func Unescape(key string) (string, error) {
 	if strings.IndexByte(key, '%') >= 0 {
 		var b strings.Builder
 		for i := 0; i < len(key); i++ {
-			if key[i] == '%' && i+2 < len(key) && unhex(key[i+1]) >= 0 && unhex(key[i+2]) >= 0 {
-				b.WriteByte(byte(unhex(key[i+1])<<4 | unhex(key[i+2])))
+			c, is := coded(key, i)
+			if is {
 				i += 2
-				continue
+			} else {
+				c = key[i]
 			}
-			b.WriteByte(key[i])
+			b.WriteByte(c)
 		}
 		path = b.String()
 	}
@@ -64,16 +71,4 @@ func Unescape(key string) (string, error) {
 		return "", &fs.PathError{Op: "open", Path: fmt.Sprintf("%q", key), Err: fs.ErrNotExist}
 	}
 	return path, nil
-}
-
-func unhex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
 }

@@ -1,8 +1,8 @@
 package rootblob
 
 import (
+	"cmp"
 	"context"
-	"strings"
 
 	"gocloud.dev/blob/driver"
 )
@@ -14,39 +14,21 @@ const defaultPageSize = 1000
 func (b *bucket) ListPaged(ctx context.Context, opts *driver.ListOptions) (*driver.ListPage, error) {
 	listing := &Listing{}
 	if opts.BeforeList != nil {
-		as := func(i any) bool {
-			p, ok := i.(**Listing)
-			if ok {
-				*p = listing
-			}
-			return ok
-		}
-		if err := opts.BeforeList(as); err != nil {
+		if err := opts.BeforeList(func(i any) bool { return as(i, listing) }); err != nil {
 			return nil, err
 		}
 	}
-	size := opts.PageSize
-	if size == 0 {
-		size = defaultPageSize
-	}
+	size := cmp.Or(opts.PageSize, defaultPageSize)
 	w, err := b.resume(ctx, string(opts.PageToken), opts, listing)
 	if err != nil {
 		return nil, err
 	}
 	page := &driver.ListPage{}
 	for len(page.Objects) < size {
-		if err := ctx.Err(); err != nil {
-			w.close()
-			return nil, err
-		}
 		object, err := w.next(ctx)
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil || object == nil {
 			w.close()
-			return nil, err
-		}
-		if object == nil {
-			w.close()
-			return page, nil
+			return page, err
 		}
 		page.Objects = append(page.Objects, object)
 	}
@@ -80,9 +62,4 @@ func (b *bucket) park(w *walk) {
 		b.parked.close()
 	}
 	b.parked = w
-}
-
-// mayHold tells whether keys under dir (with a slash at its end) can have the prefix.
-func mayHold(dir, prefix string) bool {
-	return strings.HasPrefix(dir, prefix) || strings.HasPrefix(prefix, dir)
 }

@@ -88,7 +88,7 @@ func locate(root *os.Root, name string, private *Private) (_ *place, err error) 
 			steps = append(strings.Split(target, "/"), steps...)
 			continue
 		}
-		if err := private.RefusesNow(step, info); err != nil {
+		if err := private.refuses(step, info, true); err != nil {
 			return nil, err
 		}
 		if !info.IsDir() {
@@ -168,7 +168,7 @@ func (b *bucket) open(name string) (*os.File, error) {
 		defer at.close()
 		return openSame(at.folder, at.name, at.info)
 	}
-	if err := b.private.RefusesNow(path.Base(name), info); err != nil {
+	if err := b.private.refuses(path.Base(name), info, true); err != nil {
 		return nil, err
 	}
 	return openSame(b.root, name, info)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -109,12 +110,8 @@ func unchanged(seen, info fs.FileInfo) bool {
 	return seen.Size() == info.Size() && seen.ModTime().Equal(info.ModTime())
 }
 
-// Refuses returns ErrPrivate for an entry that is never read. name is its last element.
-func (p *Private) Refuses(name string, info fs.FileInfo) error { return p.refuses(name, info, false) }
-
-// RefusesNow is Refuses for an entry that is opened next: it looks again, after the entry was checked.
-func (p *Private) RefusesNow(name string, info fs.FileInfo) error { return p.refuses(name, info, true) }
-
+// refuses returns ErrPrivate for an entry that is never read. name is its last element. again says that the entry is opened next: it
+// looks again, after the entry was checked.
 func (p *Private) refuses(name string, info fs.FileInfo, again bool) error {
 	if strings.HasPrefix(name, ".") && !info.IsDir() {
 		if lower := strings.ToLower(name); lower == ".env" || lower == ".envrc" || strings.HasPrefix(lower, ".env.") {
@@ -176,26 +173,17 @@ func (p *Private) walk() {
 	}
 	var folders []string
 	for _, o := range p.now {
-		if o.info.IsDir() && !isSystem(o.path) {
+		if o.info.IsDir() && !slices.Contains(system, o.path) {
 			folders = append(folders, o.path)
 		}
 	}
 	p.within.walk(folders)
 }
 
-func isSystem(path string) bool {
-	for _, folder := range system {
-		if path == folder {
-			return true
-		}
-	}
-	return false
-}
-
 // Holds tells whether a folder, by its resolved path, is a private one or lies in one.
 func (p *Private) Holds(folder string) bool {
 	for at := folder; ; at = filepath.Dir(at) {
-		if info, err := os.Stat(at); err == nil && info.IsDir() && p.RefusesNow("", info) != nil {
+		if info, err := os.Stat(at); err == nil && info.IsDir() && p.refuses("", info, true) != nil {
 			return true
 		}
 		if at == filepath.Dir(at) {

@@ -75,13 +75,7 @@ func (r *reader) Attributes() *driver.ReaderAttributes {
 }
 
 // As sets a **os.File to the open file.
-func (r *reader) As(i any) bool {
-	p, ok := i.(**os.File)
-	if ok {
-		*p = r.file
-	}
-	return ok
-}
+func (r *reader) As(i any) bool { return as(i, r.file) }
 
 // Kind names the type of an entry, for people.
 func Kind(mode fs.FileMode) string {

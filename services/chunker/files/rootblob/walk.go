@@ -133,7 +133,8 @@ func (w *walk) take(all *names, entries []fs.DirEntry, path, key string) {
 		if own <= w.after && !(it.mode.IsDir() && strings.HasPrefix(w.after, own) && w.rolled != own) {
 			continue
 		}
-		if it.mode.IsDir() && mayHold(own, w.prefix) || strings.HasPrefix(own, w.prefix) {
+		// So is a folder below which keys can have the prefix.
+		if it.mode.IsDir() && strings.HasPrefix(w.prefix, own) || strings.HasPrefix(own, w.prefix) {
 			if it.mode.IsDir() || w.listing.Takes == nil || w.listing.Takes(path+it.name) {
 				all.add(it)
 			}
@@ -182,7 +183,7 @@ func (w *walk) visit(ctx context.Context, in *level, it item) (*driver.ListObjec
 		return failed(key, Entry{Path: path, Mode: it.mode, Err: err}), nil
 	}
 	entry := Entry{Path: path, Mode: info.Mode()}
-	if entry.Err = w.bucket.private.Refuses(it.name, info); entry.Err != nil {
+	if entry.Err = w.bucket.private.refuses(it.name, info, false); entry.Err != nil {
 		return failed(key, entry), nil
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
@@ -235,7 +236,7 @@ func (w *walk) descend(ctx context.Context, in *os.Root, it item, path, key stri
 // private checks an open folder, so that it cannot be another one.
 func (w *walk) private(sub *os.Root, name string) bool {
 	info, err := sub.Stat(".")
-	return err == nil && w.bucket.private.Refuses(name, info) != nil || isKernels(sub)
+	return err == nil && w.bucket.private.refuses(name, info, false) != nil || isKernels(sub)
 }
 
 // cut is key up to the first delimiter after the prefix.
@@ -260,17 +261,9 @@ func (w *walk) roll(key string) *driver.ListObject {
 }
 
 func object(key string, info fs.FileInfo, entry Entry) *driver.ListObject {
-	return &driver.ListObject{Key: key, Size: info.Size(), ModTime: info.ModTime(), AsFunc: entry.as}
+	return &driver.ListObject{Key: key, Size: info.Size(), ModTime: info.ModTime(), AsFunc: func(i any) bool { return as(i, entry) }}
 }
 
 func failed(key string, entry Entry) *driver.ListObject {
-	return &driver.ListObject{Key: key, AsFunc: entry.as}
-}
-
-func (e Entry) as(i any) bool {
-	p, ok := i.(*Entry)
-	if ok {
-		*p = e
-	}
-	return ok
+	return &driver.ListObject{Key: key, AsFunc: func(i any) bool { return as(i, entry) }}
 }

@@ -1,5 +1,11 @@
-// Package answer decodes the JSON of providers as a stream, with bounds: 12 KB on the wire may be 4 million empty objects, which
-// take gigabytes once they are decoded.
+// Package answer reads what providers answer, for all remote sources. It decodes JSON as a stream, with bounds: 12 KB on the wire may
+// be 4 million empty objects, which take gigabytes once they are decoded.
+//
+//	answer.go   JSON
+//	content.go  content, as much as there is room for
+//	last.go     what is listed more than once
+//	refusal.go  answers that refuse
+//	request.go  requests, and answers that break off
 package answer
 
 import (
@@ -46,7 +52,7 @@ func (d *Decoder) Decode(into any) error {
 	return d.Decoder.Decode(into)
 }
 
-// Decode decodes a whole answer. It returns ErrTooLarge, or the error of an incomplete answer.
+// Decode decodes a whole answer. It returns ErrTooLarge, or ErrIncomplete.
 func Decode(body io.Reader, limits Limits, into any) error {
 	from := &reader{from: body, limits: limits}
 	dec := json.NewDecoder(from)
@@ -61,13 +67,15 @@ func Decode(body io.Reader, limits Limits, into any) error {
 			err = errors.Join(more, errors.New("something follows its end"))
 		}
 	}
-	if from.broken != nil {
+	switch {
+	case from.broken != nil:
 		return from.broken
+	case err == nil || errors.Is(err, ErrTooLarge):
+		return err
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
 	}
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return fmt.Errorf("%w: %w", ErrIncomplete, err)
 }
 
 // Object calls field for each field of the next object; field reads the value. A null has no fields.
@@ -84,6 +92,22 @@ func Object(dec *Decoder, field func(name string) error) error {
 
 // Array calls element for each element of the next array; element reads it.
 func Array(dec *Decoder, element func() error) error { return each(dec, '[', element) }
+
+// maxElements bounds what a page lists: Google Drive sends 1,000 at most; Microsoft Graph 200 items, unless it is asked for up to 1,000, and 50 messages.
+const maxElements = 5000
+
+// Elements reads the elements of the next array, one by one. It lists what read has taken of an element before it returns its error.
+func Elements[T any](dec *Decoder, into *[]T, read func(*T) error) error {
+	return Array(dec, func() error {
+		if len(*into) == maxElements {
+			return fmt.Errorf("%w: it lists more than %d", ErrTooLarge, maxElements)
+		}
+		var one T
+		err := read(&one)
+		*into = append(*into, one)
+		return err
+	})
+}
 
 func each(dec *Decoder, begin json.Delim, each func() error) error {
 	token, err := dec.Token()

@@ -11,6 +11,14 @@ import (
 // ErrGrown says that content is larger than there is room for by what was listed.
 var ErrGrown = errors.New("it has grown since it was listed")
 
+// ErrOversize says that content is larger than may be read.
+var ErrOversize = errors.New("file too large")
+
+// Oversize returns an ErrOversize for a file of which at most `most` bytes are read.
+func Oversize(size, most int64) error {
+	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrOversize, size, most)
+}
+
 // rewriteSlack is how much larger content may be than listed, besides a quarter: SharePoint adds properties to Office files.
 const rewriteSlack = 256 << 10
 

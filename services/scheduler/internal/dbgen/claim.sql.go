@@ -48,7 +48,7 @@ type DueTypesRow struct {
 	MaxConcurrentSyncs *int32
 }
 
-// The types of which something is due, with their caps; of `only` these, null = of all. The earliest due time of each type is the first entry of its
+// The types that have something due, with their caps; of `only` these, null = of all. The earliest due time of each type is the first entry of its
 // part of the index, however many connectors there are; written with EXISTS the planner may read the whole table.
 func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesRow, error) {
 	rows, err := q.db.Query(ctx, dueTypes, arg.Now, arg.Only)
@@ -71,7 +71,7 @@ func (q *Queries) DueTypes(ctx context.Context, arg DueTypesParams) ([]DueTypesR
 }
 
 const lockDue = `-- name: LockDue :many
-SELECT c.id::integer AS id, c.user_id::integer AS user_id, c.scope::text AS scope, c.scope_id, config_merged(c.config, c.next_parameters)::jsonb AS config,
+SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope::text AS scope, c.scope_id, config_merged(c.config, c.next_parameters)::jsonb AS config,
     c.state::jsonb AS state, c.listing, c.config_version::bigint AS config_version, c.next_sync_at::timestamptz AS next_sync_at,
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,

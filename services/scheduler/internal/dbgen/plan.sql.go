@@ -178,3 +178,17 @@ func (q *Queries) Plan(ctx context.Context, plans []byte) (int32, error) {
 	err := row.Scan(&column_1)
 	return column_1, err
 }
+
+const setRefreshDefaults = `-- name: SetRefreshDefaults :exec
+UPDATE refresh_defaults d SET minutes = n.minutes FROM unnest($1::text[], $2::integer[]) n(type, minutes) WHERE d.type = n.type AND d.minutes <> n.minutes
+`
+
+type SetRefreshDefaultsParams struct {
+	Types   []string
+	Minutes []int32
+}
+
+func (q *Queries) SetRefreshDefaults(ctx context.Context, arg SetRefreshDefaultsParams) error {
+	_, err := q.db.Exec(ctx, setRefreshDefaults, arg.Types, arg.Minutes)
+	return err
+}

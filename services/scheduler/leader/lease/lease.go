@@ -36,7 +36,7 @@ type elector struct {
 	client    *http.Client
 }
 
-// New makes the elector of a pod, or of whoever SCHEDULER_KUBECONFIG names. It asks nothing yet: an API server that is
+// New makes the elector of a pod, or of the user in SCHEDULER_KUBECONFIG. It asks nothing yet: an API server that is
 // away at the start is a wait like any other.
 func New(candidate *leader.Candidate, cfg leader.Config, log *slog.Logger) (leader.Elector, error) {
 	leases, client, namespace, err := connect(cfg)

@@ -336,7 +336,7 @@ func (q *Queries) SweepSearchIndexChanges(ctx context.Context, batch int32) (int
 const takeReviewOfSearchIndex = `-- name: TakeReviewOfSearchIndex :one
 UPDATE search_index SET fed_at = clock_timestamp()
 WHERE name = $1::text AND review_at <= clock_timestamp()
-    AND single IN (SELECT i.single FROM search_index i FOR UPDATE SKIP LOCKED)
+    AND single IN (SELECT i.single FROM search_index i FOR UPDATE)
 RETURNING name, generation, coalesce(review_from, '')::text AS review_from, nextval('search_index_turns')::bigint AS turn
 `
 
@@ -347,7 +347,7 @@ type TakeReviewOfSearchIndexRow struct {
 	Turn       int64
 }
 
-// The turn, where a page is to be reviewed and nobody else has the turn.
+// The turn, once nobody else has it, where a page is to be reviewed.
 func (q *Queries) TakeReviewOfSearchIndex(ctx context.Context, name string) (TakeReviewOfSearchIndexRow, error) {
 	row := q.db.QueryRow(ctx, takeReviewOfSearchIndex, name)
 	var i TakeReviewOfSearchIndexRow

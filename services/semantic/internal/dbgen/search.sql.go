@@ -19,7 +19,7 @@ JOIN documents d ON d.id = c.document_id AND d.try_id = c.try_id AND d.first_no 
     AND d.deleted_at IS NULL
 JOIN connectors k ON k.id = d.connector_id
 WHERE c.try_id = $1 AND c.first_no = $2 AND c.document_id = $3 AND c.no = $4 AND (
-    (k.scope = 'user' AND k.user_id = $5)
+    (k.scope = 'user' AND k.user_id = $5::integer)
     OR k.scope = 'org'
     OR (k.scope = 'group' AND k.scope_id = ANY($6::text[])))
     -- What a deleted connector has left is nobody's, also where another was put back under its id.

@@ -197,7 +197,7 @@ type CountStoredRow struct {
 	Checkpointed bool
 }
 
-// The last statement of a store, and its fence: whoever ends a run takes this row away. No row, because the run is over or because
+// The last statement of a store, and its fence: the end of a run takes this row away. No row, because the run is over or because
 // it has no number as high as these: roll back.
 func (q *Queries) CountStored(ctx context.Context, arg CountStoredParams) (CountStoredRow, error) {
 	row := q.db.QueryRow(ctx, countStored,

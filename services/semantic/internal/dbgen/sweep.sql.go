@@ -12,6 +12,35 @@ import (
 	"github.com/google/uuid"
 )
 
+const addSystemJob = `-- name: AddSystemJob :one
+SELECT moves.add_system_job($1::text, $2::text, $3::integer)::boolean
+`
+
+type AddSystemJobParams struct {
+	Type    string
+	Name    string
+	Minutes int32
+}
+
+func (q *Queries) AddSystemJob(ctx context.Context, arg AddSystemJobParams) (bool, error) {
+	row := q.db.QueryRow(ctx, addSystemJob, arg.Type, arg.Name, arg.Minutes)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const countDeletedConnectors = `-- name: CountDeletedConnectors :one
+SELECT count(*) FROM (SELECT FROM deleted_connectors LIMIT $1::integer) d
+`
+
+// Up to a limit.
+func (q *Queries) CountDeletedConnectors(ctx context.Context, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, countDeletedConnectors, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countUnswept = `-- name: CountUnswept :one
 SELECT count(*) FROM (SELECT FROM unswept_runs LIMIT $1::integer) u
 `
@@ -25,8 +54,8 @@ func (q *Queries) CountUnswept(ctx context.Context, most int32) (int64, error) {
 }
 
 const deletedConnectors = `-- name: DeletedConnectors :many
-SELECT id, config_version, place FROM deleted_connectors
-WHERE (id, config_version) > ($1::integer, $2::bigint)
+SELECT id, config_version, place, attempts FROM deleted_connectors
+WHERE (id, config_version) > ($1::integer, $2::bigint) AND next_at <= clock_timestamp()
 ORDER BY id, config_version LIMIT $3::integer
 `
 
@@ -40,6 +69,7 @@ type DeletedConnectorsRow struct {
 	ID            int32
 	ConfigVersion int64
 	Place         []byte
+	Attempts      int32
 }
 
 func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsParams) ([]DeletedConnectorsRow, error) {
@@ -51,7 +81,54 @@ func (q *Queries) DeletedConnectors(ctx context.Context, arg DeletedConnectorsPa
 	items := []DeletedConnectorsRow{}
 	for rows.Next() {
 		var i DeletedConnectorsRow
-		if err := rows.Scan(&i.ID, &i.ConfigVersion, &i.Place); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.ConfigVersion,
+			&i.Place,
+			&i.Attempts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const expiredLeases = `-- name: ExpiredLeases :many
+SELECT count(*) OVER ()::bigint AS in_all, l.id, l.connector_id, l.type, l.expires_at FROM (
+    SELECT r.id, r.connector_id, r.type, w.expires_at FROM workers w JOIN open_runs r ON r.worker_id = w.id
+    WHERE w.expires_at < (SELECT clock_timestamp()) LIMIT 10000) l
+ORDER BY l.expires_at, l.id LIMIT $1::integer
+`
+
+type ExpiredLeasesRow struct {
+	InAll       int64
+	ID          uuid.UUID
+	ConnectorID int32
+	Type        string
+	ExpiresAt   time.Time
+}
+
+// Runs whose workers are silent, those first that are for longest; in_all is not counted beyond 10,000.
+func (q *Queries) ExpiredLeases(ctx context.Context, most int32) ([]ExpiredLeasesRow, error) {
+	rows, err := q.db.Query(ctx, expiredLeases, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExpiredLeasesRow{}
+	for rows.Next() {
+		var i ExpiredLeasesRow
+		if err := rows.Scan(
+			&i.InAll,
+			&i.ID,
+			&i.ConnectorID,
+			&i.Type,
+			&i.ExpiresAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -77,14 +154,28 @@ func (q *Queries) ForgetDeletedConnector(ctx context.Context, arg ForgetDeletedC
 }
 
 const forgetWorkers = `-- name: ForgetWorkers :one
-SELECT moves.forget_workers($1::integer)::integer
+SELECT f.forgotten::integer AS workers, f.locks::integer AS locks FROM moves.forget_workers($1::integer) f
 `
 
-func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (int32, error) {
+type ForgetWorkersRow struct {
+	Workers int32
+	Locks   int32
+}
+
+func (q *Queries) ForgetWorkers(ctx context.Context, batch int32) (ForgetWorkersRow, error) {
 	row := q.db.QueryRow(ctx, forgetWorkers, batch)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i ForgetWorkersRow
+	err := row.Scan(&i.Workers, &i.Locks)
+	return i, err
+}
+
+const hurryOrphanSweep = `-- name: HurryOrphanSweep :exec
+SELECT moves.hurry_orphan_sweep()
+`
+
+func (q *Queries) HurryOrphanSweep(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, hurryOrphanSweep)
+	return err
 }
 
 const keepAudit = `-- name: KeepAudit :one
@@ -164,6 +255,30 @@ func (q *Queries) PassUnnamedChunks(ctx context.Context, arg PassUnnamedChunksPa
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const postponeDeletedConnector = `-- name: PostponeDeletedConnector :exec
+UPDATE deleted_connectors SET attempts = $1, place = $2, next_at = clock_timestamp() + $3::interval WHERE id = $4 AND config_version = $5
+`
+
+type PostponeDeletedConnectorParams struct {
+	Attempts      int32
+	Place         []byte
+	Pause         time.Duration
+	ID            int32
+	ConfigVersion int64
+}
+
+// One that cannot be swept now lets the others pass.
+func (q *Queries) PostponeDeletedConnector(ctx context.Context, arg PostponeDeletedConnectorParams) error {
+	_, err := q.db.Exec(ctx, postponeDeletedConnector,
+		arg.Attempts,
+		arg.Place,
+		arg.Pause,
+		arg.ID,
+		arg.ConfigVersion,
+	)
+	return err
 }
 
 const postponeSweep = `-- name: PostponeSweep :exec

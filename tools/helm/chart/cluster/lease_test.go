@@ -60,7 +60,7 @@ func TestTheSchedulersAccountMayElectAndNothingElse(t *testing.T) {
 	if _, err := leases.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("update: %v", err)
 	}
-	// Whoever may create may create one of another name: Kubernetes cannot limit that.
+	// A role that may create may create one of another name: Kubernetes cannot limit that.
 	other, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Errorf("create another: %v", err)
