@@ -133,7 +133,7 @@ func TestAServerThatStopsIsAWaitUntilItIsBack(t *testing.T) {
 	}()
 	testkit.Eventually(t, 5*time.Second, func() error {
 		var n int
-		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'`).Scan(&n); err != nil || n == 1 {
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'SELECT pg_sleep(60)'`).Scan(&n); err != nil || n == 1 {
 			return err
 		}
 		return fmt.Errorf("%d sleep", n)

@@ -13,6 +13,9 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 )
 
+// keeping are the connections that keep this database's ledger now; other packages' tests have theirs beside it.
+const keeping = `FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%moves.keep_ledger%' AND state = 'active' AND pid <> pg_backend_pid()`
+
 const keeps = `CREATE OR REPLACE FUNCTION moves.keep_ledger(retention interval, OUT dropped integer, OUT removed integer) LANGUAGE plpgsql AS `
 
 func TestWhatPostgresSaysOfAJobsStatementIsTheJobsFailure(t *testing.T) {
@@ -61,9 +64,9 @@ func TestASilenceOfPostgresThatIsOverIsAWaitOfAJob(t *testing.T) {
 	b := newBehind(t)
 	b.config.LeaseSeconds = 15
 	b.serving()
-	b.exec(keeps + `$$ BEGIN PERFORM pg_sleep(2); dropped := 0; removed := 0; END $$`)
+	b.exec(keeps + `$$ BEGIN PERFORM pg_sleep(4); dropped := 0; removed := 0; END $$`)
 	run := b.publishesJob("ledger_retention")
-	b.eventually(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE '%moves.keep_ledger%' AND state = 'active' AND pid <> pg_backend_pid())`)
+	b.eventually(`SELECT EXISTS (SELECT `+keeping+`)`)
 	b.postgres.Silence(ways["both ways"]...)
 	b.says("the database is away; a system job is put off")
 	b.postgres.Heal()
@@ -87,8 +90,8 @@ func TestAConnectionThatIsEndedIsAWaitOfAJob(t *testing.T) {
 	f.serving()
 	f.exec(keeps + `$$ BEGIN PERFORM pg_sleep(30); dropped := 0; removed := 0; END $$`)
 	run := f.publishesJob("ledger_retention")
-	f.eventually(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE '%moves.keep_ledger%' AND state = 'active' AND pid <> pg_backend_pid())`)
-	f.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%moves.keep_ledger%' AND state = 'active' AND pid <> pg_backend_pid()`)
+	f.eventually(`SELECT EXISTS (SELECT `+keeping+`)`)
+	f.exec(`SELECT pg_terminate_backend(pid) `+keeping)
 	f.eventually(`SELECT EXISTS (SELECT FROM runs WHERE id = $1)`, run)
 	said := one[string](f.fixture, `SELECT concat_ws(' | ', status, reason, error_message, result::text) FROM runs WHERE id = $1`, run)
 	require.Contains(t, said, "postponed")
