@@ -26,7 +26,7 @@ func TestASkipWaitsForAStoreThatIsUnderWayAndIsRefused(t *testing.T) {
 	go func() { skipped <- f.Skip(ctx, c.try, json.RawMessage(`{"at": 7}`), "nothing new", 0) }()
 	require.Eventually(t, func() bool {
 		return one[bool](f, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())`)
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, tx.Commit(ctx))
 	require.ErrorContains(t, <-skipped, "has sent something")
 	require.Equal(t, "SYNCING", of[string](f, c, "status"))
