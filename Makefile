@@ -145,6 +145,11 @@ test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a 
 	promtool test rules testonly/chaos/alerts/testdata/alerts_test.yaml
 	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=all -count=1 ./testonly/chaos/alerts
 
+# Everything that the last stages of .ci/run compile.
+later: chaos-build $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm
+	cd $(ELECTION) && GOWORK=off go test -race -exec true ./...
+	cd $(CHART) && GOWORK=off go test -exec true ./...
+
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
 	$(CHAOS)/chaos -bin $(CHAOS) -recovery
 
@@ -254,4 +259,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean later
