@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -169,7 +170,7 @@ func (s *Semantic) countPoison(ctx context.Context, d delivery, why error) error
 		return s.failRun(ctx, d, fmt.Errorf("sync completed could not be handled: %w", why))
 	}
 	it := newItem(d)
-	it.poison = "given up: " + secret.Text(why.Error())
+	it.poison = "given up: " + strings.ToValidUTF8(secret.Text(why.Error()), "\uFFFD") // Postgres takes nothing else
 	if errors.Is(why, errEnvelope) {
 		it.part, it.sourceID, it.note = nil, "", nil // its document is unknown
 	}

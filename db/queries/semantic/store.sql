@@ -56,21 +56,22 @@ CROSS JOIN LATERAL (
 -- name: PartsWaitNoLonger :execrows
 -- Their document is whole, or known to have failed.
 UPDATE run_messages m SET waits_for = NULL
-FROM (SELECT unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts, unnest(@claims::uuid[]) AS claim) d
-WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
+FROM (SELECT @try_id::uuid AS try_id, unnest(@first_nos::bigint[]) AS first_no, unnest(@parts::bigint[]) AS parts, unnest(@claims::uuid[]) AS claim) d
+WHERE m.try_id = d.try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts AND m.first_no = d.first_no
     AND m.waits_for = d.claim;
 
 -- name: WriteDocuments :exec
 -- What is not said (an empty title or URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier
 -- configuration: its owner may have been another; nothing stays of what is deleted. Links are JSON: an array of arrays has equally long ones.
 -- Chunks beyond a document's own are of a part that said its number and something else: they go.
+-- The planner must not see that all are of one try: it would walk all chunks of that, where statistics know only small tries.
 WITH w AS (SELECT * FROM ROWS FROM (unnest(@ids::bigint[]), unnest(@written_nos::bigint[]), unnest(@titles::text[]), unnest(@urls::text[]),
         unnest(@media_types::text[]), unnest(@hashes::text[]), unnest(@tokens::text[]), unnest(@links::jsonb[]), unnest(@memos::bytea[]),
         unnest(@chunks::integer[]), unnest(@text_bytes::bigint[]), unnest(@statuses::text[]), unnest(@errors::text[]),
         unnest(@try_ids::uuid[]), unnest(@first_nos::bigint[]))
     AS n(id, written_no, title, url, media_type, hash, token, links, memo, chunks, text_bytes, status, error, try_id, first_no)),
 beyond AS (DELETE FROM chunks c USING w
-    WHERE w.try_id = @written_by::uuid AND c.try_id = w.try_id AND c.first_no = w.first_no AND c.document_id = w.id AND c.no >= w.chunks)
+    WHERE c.try_id = CASE w.try_id WHEN @written_by::uuid THEN w.try_id END AND c.first_no = w.first_no AND c.document_id = w.id AND c.no >= w.chunks)
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.url END, ''),
