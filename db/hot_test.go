@@ -61,6 +61,40 @@ type watched struct {
 
 var spaces = regexp.MustCompile(`\s+`)
 
+// node is a node of a plan with those below it.
+type node struct {
+	Type    string `json:"Node Type"`
+	Subplan string `json:"Subplan Name"`
+	CTE     string `json:"CTE Name"`
+	Hit     int    `json:"Shared Hit Blocks"`
+	Read    int    `json:"Shared Read Blocks"`
+	Plans   []node
+}
+
+// reads are the buffers of a statement. What a CTE that writes has read is in no other node's count, unless somebody reads what it returns.
+func (n node) reads() int {
+	var writers []node
+	read := map[string]bool{}
+	var walk func(node)
+	walk = func(n node) {
+		if n.Type == "ModifyTable" && n.Subplan != "" {
+			writers = append(writers, n)
+		}
+		read["CTE "+n.CTE] = true
+		for _, below := range n.Plans {
+			walk(below)
+		}
+	}
+	walk(n)
+	all := n.Hit + n.Read
+	for _, w := range writers {
+		if !read[w.Subplan] {
+			all += w.Hit + w.Read
+		}
+	}
+	return all
+}
+
 func (b *base) watched() *watched {
 	b.Helper()
 	w := &watched{reads: map[string]*reads{}}
@@ -75,10 +109,7 @@ func (b *base) watched() *watched {
 		}
 		var explained struct {
 			Query string `json:"Query Text"`
-			Plan  struct {
-				Hit  int `json:"Shared Hit Blocks"`
-				Read int `json:"Shared Read Blocks"`
-			}
+			Plan  node
 		}
 		if err := json.Unmarshal([]byte(text), &explained); err != nil {
 			b.Errorf("%v in %s", err, text)
@@ -90,7 +121,7 @@ func (b *base) watched() *watched {
 			r = &reads{}
 			w.reads[query] = r
 		}
-		n0 := explained.Plan.Hit + explained.Plan.Read
+		n0 := explained.Plan.reads()
 		r.calls, r.sum = r.calls+1, r.sum+n0
 		if n0 > r.most {
 			r.most, r.plan = n0, text
