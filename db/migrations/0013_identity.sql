@@ -474,6 +474,7 @@ CREATE TRIGGER removed_users_audit AFTER INSERT OR DELETE ON removed_users FOR E
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', '{name}', '{}');
 CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', '{name}', '{}');
 CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', '{name}', '{entries}');
+CREATE TRIGGER concurrency_limits_audit AFTER INSERT OR UPDATE OR DELETE ON concurrency_limits FOR EACH ROW EXECUTE FUNCTION audit_row('limits', '{key}', '{}');
 CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', '{user_id}', '{}');
 
 -- +goose StatementBegin
@@ -649,7 +650,7 @@ CREATE VIEW api.evidence AS
 SELECT
     e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,
     e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
@@ -1035,6 +1036,7 @@ END $$;
 
 -- +goose Down
 DROP SCHEMA api CASCADE;
+DROP TRIGGER concurrency_limits_audit ON concurrency_limits;
 DROP TRIGGER owner_quotas_audit ON owner_quotas;
 DROP TRIGGER calendars_audit ON calendars;
 DROP TRIGGER conditions_audit ON conditions;

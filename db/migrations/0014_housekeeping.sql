@@ -287,7 +287,7 @@ BEGIN
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = %s', move.oid::regprocedure, CASE move.proname WHEN 'keep_audit' THEN 'on' ELSE 'off' END);
         IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'postpone', 'waits', 'fail', 'finish',
                 'skip', 'skip_all', 'hold', 'known', 'links', 'deletions_allowed', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'acquire_lock', 'renew_lock', 'free_locks', 'release_lock', 'note_provider', 'disable',
-                'enable', 'cancel', 'wait_for_slot', 'report', 'end_job', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'replan_calendars', 'note_met', 'fail_conditions', 'connectors_user_insert', 'connectors_user_update',
+                'enable', 'cancel', 'wait_for_slot', 'report', 'end_job', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'keys_of', 'key_room', 'park', 'waiting_keys', 'lock_waiting', 'lock_stale', 'unpark', 'replan_calendars', 'note_met', 'fail_conditions', 'connectors_user_insert', 'connectors_user_update',
                 'connectors_user_delete') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', move.oid::regprocedure);

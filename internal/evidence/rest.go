@@ -137,6 +137,10 @@ func (x *explanation) due() {
 		x.asks(age)
 		return
 	}
+	if c.WaitsForKey != nil {
+		x.waitsForKey()
+		return
+	}
 	if x.IsGlance {
 		x.conclude(DueNow, fmt.Sprintf("it is due since %s, and is to be dispatched", clock.At(*c.NextSyncAt, x.Now)), x.lookout("the scheduler dispatches it in its turn"))
 		return
@@ -190,6 +194,30 @@ func (x *explanation) due() {
 	default:
 		x.conclude(DueNow, "it became due a moment ago", "where a scheduler leads that is switched on (SCHEDULER_ENABLED), it is dispatched within "+
 			clock.Span(x.Settings.CheckInterval)+": ask again then")
+	}
+}
+
+// waitsForKey is of a connector that found a concurrency key full.
+func (x *explanation) waitsForKey() {
+	c := x.Connector
+	key := *c.WaitsForKey
+	held := "nobody holds a place of it"
+	if c.KeyHeld > 0 && c.KeyHeldSince != nil {
+		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.At(*c.KeyHeldSince, x.Now))
+	}
+	switch {
+	case x.IsGlance: // nothing was counted
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("a verdict of the key's runs makes the next owner's due again"))
+	case c.KeyMost == nil:
+		x.fact("concurrency key %s has no limit any more", key)
+		x.conclude(WaitsForKey, fmt.Sprintf("it waited for concurrency key %s, whose limit is removed", key), "the scheduler makes it due at one of its next looks")
+	case c.KeyHeld < int64(*c.KeyMost):
+		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for its turn at concurrency key %s, which has a place", key), "the scheduler makes the next owner's due at its next look")
+	default:
+		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
+		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s is full: %s", key, held), fmt.Sprintf(
+			"each verdict among them makes the next owner's longest due one due again; `echomind limits set %s N` allows more", key))
 	}
 }
 

@@ -39,6 +39,10 @@ type ApiEvidence struct {
 	CalendarUse        string
 	Condition          *string
 	AsksCondition      bool
+	WaitsForKey        *string
+	KeyMost            *int32
+	KeyHeld            int64
+	KeyHeldSince       *time.Time
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32
@@ -123,6 +127,10 @@ type ConnectorEvidence struct {
 	CalendarUse        string
 	Condition          *string
 	AsksCondition      bool
+	WaitsForKey        *string
+	KeyMost            *int32
+	KeyHeld            int64
+	KeyHeldSince       *time.Time
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32

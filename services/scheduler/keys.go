@@ -1,0 +1,290 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/services/scheduler/internal/dbgen"
+)
+
+const (
+	releaseTimeout = 5 * time.Second
+	// keysAtOnce is how many of the concurrency keys that are waited for one look goes through, beside those of which it was told.
+	keysAtOnce = 500
+	// staleAtOnce is how many of the connectors that wait for keys one look checks for whether they still are to.
+	staleAtOnce = 1000
+	// mostReleased is how many that wait for one key one look makes due.
+	mostReleased = 500
+	// mostHints bounds how many keys are remembered by name, and mostServed of how many is remembered whose turn was last.
+	mostHints, mostServed = 10_000, 100_000
+	// keyNotice begins a notification that names a concurrency key, and no type.
+	keyNotice = "key:"
+)
+
+// places are the concurrency keys of one claim.
+type places struct {
+	of   map[int32][]string // of each connector that has any
+	room map[string]int     // of each that has a limit
+}
+
+// findPlaces asks for the concurrency keys of those that are to be claimed. claims: the transaction claims them, and has their keys' turns.
+func (s *Scheduler) findPlaces(ctx context.Context, tx pgx.Tx, all []dueNow, claims bool) (*places, error) {
+	var ids []int32
+	for _, d := range all {
+		if d.row.HasKeys && d.runs() {
+			ids = append(ids, d.row.ID)
+		}
+	}
+	p := &places{of: map[int32][]string{}, room: map[string]int{}}
+	if len(ids) == 0 {
+		return p, nil
+	}
+	q := s.queries.WithTx(tx)
+	found, err := q.KeysOf(ctx, ids)
+	if err != nil {
+		return nil, wrap("ask for concurrency keys", err)
+	}
+	known := map[string]bool{}
+	var names []string
+	for _, k := range found {
+		p.of[k.ID] = k.Keys
+		for _, key := range k.Keys {
+			if !known[key] {
+				known[key] = true
+				names = append(names, key)
+			}
+		}
+	}
+	rooms, err := q.KeyRoom(ctx, dbgen.KeyRoomParams{Keys: names, Claims: claims})
+	if err != nil {
+		return nil, wrap("ask for places of concurrency keys", err)
+	}
+	for _, r := range rooms {
+		p.room[r.Key] = int(r.Room)
+	}
+	return p, nil
+}
+
+// take gives a connector that is claimed a place of each of its keys, or says which of them is full.
+func (p *places) take(id int32, claims bool) (keys []string, full string) {
+	for _, key := range p.of[id] {
+		if room, limited := p.room[key]; limited && room <= 0 {
+			return nil, key
+		}
+	}
+	for _, key := range p.of[id] {
+		if _, limited := p.room[key]; limited && claims {
+			p.room[key]--
+		}
+	}
+	return p.of[id], ""
+}
+
+// parked are connectors of a claim that found a key full.
+type parked struct {
+	ids  []int32
+	keys []string
+}
+
+func (s *Scheduler) park(ctx context.Context, tx pgx.Tx, p parked) error {
+	if len(p.ids) == 0 {
+		return nil
+	}
+	_, err := s.queries.WithTx(tx).Park(ctx, dbgen.ParkParams{Ids: p.ids, FullKeys: p.keys})
+	return wrap("wait for concurrency keys", err)
+}
+
+// keyring is how far the looks at concurrency keys have come. Nothing depends on it: without it they begin anew.
+type keyring struct {
+	looking sync.Mutex // one look at a time
+	mu      sync.Mutex
+	hints   map[string]bool  // keys that may have a place
+	served  map[string]int32 // the owner who had the last turn of a key
+	after   string           // the key that the last look came to
+	checked int32            // the connector up to which waiting ones are checked; looking guards it
+}
+
+// hint has the next look begin with a key.
+func (k *keyring) hint(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.hints == nil {
+		k.hints = map[string]bool{}
+	}
+	if len(k.hints) < mostHints {
+		k.hints[key] = true
+	}
+}
+
+// take returns what a look begins with: the named keys, and behind which key it goes on.
+func (k *keyring) take() (hints []string, after string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.hints {
+		hints = append(hints, key)
+	}
+	k.hints = nil
+	return hints, k.after
+}
+
+func (k *keyring) lastServed(key string) int32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if owner, ok := k.served[key]; ok {
+		return owner
+	}
+	return -1 // before the system, which is 0
+}
+
+func (k *keyring) serve(key string, owner int32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.served == nil || len(k.served) >= mostServed {
+		k.served = map[string]int32{}
+	}
+	k.served[key] = owner
+}
+
+// releaseWaiting makes those due that wait for a concurrency key which has a place, and those that are to wait no longer. It says after how long to
+// look again; 0 = nobody waits. What fails, fails for its key: the others go on, and so does the look at what is due.
+func (s *Scheduler) releaseWaiting(ctx context.Context) (again time.Duration) {
+	k := &s.keyring
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	failed := func(what string, err error) {
+		if ctx.Err() == nil {
+			s.metrics.tickErrors.Inc()
+			s.log.Warn("connectors that wait for a concurrency key wait longer", "step", what, "err", err)
+			again = sooner(again, pollEvery)
+		}
+	}
+	began := time.Now()
+	hints, after := k.take()
+	keys, err := deadline.Get(ctx, "scheduler.waiting_keys", queryTimeout, func(ctx context.Context) ([]dbgen.WaitingKeysRow, error) {
+		return s.queries.WaitingKeys(ctx, dbgen.WaitingKeysParams{Hints: hints, After: after, Most: keysAtOnce})
+	})
+	if err != nil {
+		failed("look for keys", err)
+		return again
+	}
+	if len(keys) == 0 && after == "" {
+		return 0
+	}
+	again = pollEvery
+	passed, last := 0, after
+	done := map[string]bool{}
+	for _, key := range keys {
+		if time.Since(began) > s.lookTime || ctx.Err() != nil {
+			if key.Named {
+				k.hint(key.Key)
+			}
+			again = turnEvery
+			continue
+		}
+		if !key.Named {
+			passed, last = passed+1, key.Key
+		}
+		if key.Room <= 0 || done[key.Key] {
+			continue
+		}
+		done[key.Key] = true
+		n, err := s.releaseKey(ctx, key.Key, min(int(key.Room), mostReleased))
+		if err != nil {
+			failed("key "+key.Key, err)
+		}
+		if n > 0 && n < int(key.Room) { // more than one look makes due, or an owner has fewer than a share
+			again = turnEvery
+		}
+	}
+	if passed == keysAtOnce {
+		again = turnEvery
+	} else if again != turnEvery {
+		last = "" // round
+	}
+	k.mu.Lock()
+	k.after = last
+	k.mu.Unlock()
+	if err := s.releaseStale(ctx); err != nil {
+		failed("check who waits", err)
+	}
+	return again
+}
+
+// releaseKey makes up to n due that wait for a key.
+func (s *Scheduler) releaseKey(ctx context.Context, key string, n int) (released int, err error) {
+	err = deadline.Do(ctx, "scheduler.release_key", releaseTimeout, func(ctx context.Context) error {
+		return s.batch(ctx, func(tx pgx.Tx, how attempt) error {
+			rows, err := s.queries.WithTx(tx).LockWaiting(ctx, dbgen.LockWaitingParams{
+				FullKey: key, Room: int32(n), Served: s.keyring.lastServed(key), Refused: s.unreleased.skipped(time.Now()),
+			})
+			if err != nil || len(rows) == 0 {
+				return wrap("lock those whose turn it is", err)
+			}
+			ids := make([]int32, len(rows))
+			for i, r := range rows {
+				ids[i] = r.ID
+			}
+			released, err = s.unpark(ctx, tx, how, ids)
+			s.keyring.serve(key, rows[len(rows)-1].UserID)
+			return err
+		})
+	})
+	return released, err
+}
+
+// releaseStale makes those due, of the next that wait, that are to wait for their key no longer, whatever room it has.
+func (s *Scheduler) releaseStale(ctx context.Context) error {
+	return deadline.Do(ctx, "scheduler.check_waiting", releaseTimeout, func(ctx context.Context) error {
+		return s.batch(ctx, func(tx pgx.Tx, how attempt) error {
+			row, err := s.queries.WithTx(tx).LockStale(ctx, dbgen.LockStaleParams{
+				After: s.keyring.checked, Most: staleAtOnce, Refused: s.unreleased.skipped(time.Now()),
+			})
+			if err != nil {
+				return wrap("look for those that are to wait no longer", err)
+			}
+			if _, err = s.unpark(ctx, tx, how, row.Stale); err != nil {
+				return err
+			}
+			s.keyring.checked = row.Last // 0 = from the first on
+			return nil
+		})
+	})
+}
+
+// unpark makes connectors due that wait for a key. One that Postgres refuses to write is left out for some time.
+func (s *Scheduler) unpark(ctx context.Context, tx pgx.Tx, how attempt, ids []int32) (n int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	err = write(ctx, tx, how, ids, func(tx pgx.Tx, part []int32) error {
+		released, err := s.queries.WithTx(tx).Unpark(ctx, part)
+		if err == nil {
+			n += int(released)
+		}
+		return wrap("end the wait for a concurrency key", err)
+	}, func(id int32, err error) error {
+		if isNew, _ := s.unreleased.add(id, time.Now()); isNew {
+			s.log.Error("a connector that waits for a concurrency key cannot be made due; the others go on", "connector", id, "err", err)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// measureKeys counts who waits for concurrency keys.
+func (s *Scheduler) measureKeys(ctx context.Context) error {
+	row, err := s.queries.KeysWaited(ctx)
+	if err != nil {
+		return wrap("count who waits for concurrency keys", err)
+	}
+	m := &s.metrics.backlog
+	m.keyWaiting.Set(float64(row.Waiting))
+	m.keysWaited.Set(float64(row.Keys))
+	m.oldestKeyWait.Set(row.Oldest)
+	m.keyPlaces.Set(float64(row.Places))
+	return nil
+}
