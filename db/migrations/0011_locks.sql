@@ -319,15 +319,15 @@ CREATE FUNCTION moves.waiting_keys(hints text[], after text, most integer) RETUR
 #variable_conflict use_column
 DECLARE
     next_key text := after;
-    found    text[] := '{}';
+    names    text[] := '{}';
 BEGIN
-    WHILE cardinality(found) < most LOOP
+    WHILE cardinality(names) < most LOOP
         SELECT w.key INTO next_key FROM key_waiters w WHERE w.key > next_key ORDER BY w.key LIMIT 1;
         EXIT WHEN NOT FOUND;
-        found := found || next_key;
+        names := names || next_key;
     END LOOP;
     RETURN QUERY SELECT k.key, coalesce(l.most - (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = k.key LIMIT l.most) held)::integer, 10000), k.named
-        FROM (SELECT u.key, false AS named, u.no FROM unnest(found) WITH ORDINALITY u(key, no)
+        FROM (SELECT u.key, false AS named, u.no FROM unnest(names) WITH ORDINALITY u(key, no)
             UNION ALL SELECT h.key, true, NULL FROM unnest(hints) h(key) WHERE EXISTS (SELECT FROM key_waiters w WHERE w.key = h.key)) k
         LEFT JOIN LATERAL (SELECT c.most FROM concurrency_limits c WHERE c.key = k.key OFFSET 0) l ON true
         ORDER BY k.no;

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
 
 // keyed inserts n due connectors of an owner with these keys.
@@ -97,7 +96,7 @@ func TestAVerdictOfAFullKeyWakesTheScheduler(t *testing.T) {
 	s.limitKey("k", 1)
 	s.keyed(1, 2, "k")
 	s.run(s.scheduler())
-	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM waiting_keys WHERE waits`))
+	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM key_waiters`))
 	first := one[int32](s, `SELECT connector_id FROM key_places`)
 	s.do(s.moves.Disable(t.Context(), first))
 	s.eventually(wakes, s.countIs(1, `SELECT count(*) FROM key_places p WHERE p.connector_id <> $1`, first))
@@ -125,18 +124,7 @@ func TestALimitBindsFromWhenItIsThereAndCancelsNothing(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 7, inFlightOfKey, "k")
 	want(s, 0, `SELECT count(*) FROM connectors WHERE waits_for_key IS NOT NULL`)
-	want(s, 0, `SELECT count(*) FROM waiting_keys`)
 	want(s, 0, `SELECT count(*) FROM key_waiters`)
-}
-
-func TestAKeyOfSomeOwnersIsNobodyElses(t *testing.T) {
-	s := setStage(t)
-	s.exec(`INSERT INTO concurrency_limits (key, most, user_ids) VALUES ('k', 1, ARRAY[7])`)
-	s.keyed(1, 5, "k")
-	s.keyed(7, 3, "k")
-	s.do(s.scheduler().Tick(t.Context()))
-	want(s, 5, inFlightOf, 1)
-	want(s, 1, inFlightOf, 7)
 }
 
 func TestARescueKeepsItsPlaceOfAKey(t *testing.T) {
@@ -179,7 +167,6 @@ func TestWhoIsDeletedWaitsForNoKey(t *testing.T) {
 	s.do(scheduler.Tick(t.Context()))
 	want(s, 1, inFlightOfKey, "k")
 	s.do(scheduler.Tick(t.Context()))
-	want(s, 0, `SELECT count(*) FROM waiting_keys`)
 }
 
 // Claimers hold their transactions open while others claim, some roll back, and verdicts come in between: no key ever has more committed
@@ -235,10 +222,7 @@ func TestClaimersInAnyOrderOfCommitsNeverExceedAKey(t *testing.T) {
 						mu.Unlock()
 					}
 				}
-				if _, err := scheduler.queries.ReleaseWaiting(s.Context(), dbgen.ReleaseWaitingParams{Batch: 100}); err != nil {
-					s.Error(err)
-					return
-				}
+				scheduler.releaseWaiting(s.Context())
 				mu.Lock()
 				all := len(done) == 60
 				mu.Unlock()
