@@ -16,8 +16,10 @@ CREATE TABLE connector_types (
         CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
     -- Keys that every connector of the type has besides its own: docs/concurrency.md.
     concurrency_keys text[]
-        CONSTRAINT connector_types_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
-            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}( [A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}){0,3}$', concurrency_keys IS NULL)),
+        CONSTRAINT connector_types_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND array_lower(concurrency_keys, 1) = 1
+            AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
+            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
+            AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
     -- Another type with one of these names would keep ours from being added.
     CONSTRAINT connector_types_name_is_the_systems CHECK (system OR name NOT IN
         ('ledger_retention', 'audit_retention', 'lease_sweep', 'orphan_sweep', 'search_index_review', 'lease_report')),
