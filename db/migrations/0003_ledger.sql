@@ -330,7 +330,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.fresh_within_minutes, c.synced_version, c.config_version, c.calendar, c.calendar_use,
-    c.condition, c.asks_condition, c.waits_for_key, kl.most AS key_most, kp.held AS key_held, ks.since AS key_held_since, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
+    c.condition, c.asks_condition, c.waits_for_key, kl.most AS key_most, kp.held AS key_held, ks.since AS key_held_since, ks.connector_id AS key_holder, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.parameters_due_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
@@ -371,7 +371,9 @@ LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_tim
 LEFT JOIN concurrency_limits kl ON kl.key = c.waits_for_key
 -- Who has the places of the key that it waits for: how many.
 LEFT JOIN LATERAL (SELECT count(*) AS held FROM key_places p WHERE p.key = c.waits_for_key) kp ON true
-LEFT JOIN LATERAL (SELECT p.since FROM key_places p WHERE p.key = c.waits_for_key ORDER BY p.since LIMIT 1) ks ON true;
+-- And who has had one longest, of up to 1,000.
+LEFT JOIN LATERAL (SELECT p.since, p.connector_id FROM (SELECT o.since, o.connector_id FROM key_places o WHERE o.key = c.waits_for_key LIMIT 1000) p
+    ORDER BY p.since LIMIT 1) ks ON true;
 
 -- +goose Down
 DROP VIEW connector_evidence;

@@ -204,10 +204,13 @@ func (x *explanation) waitsForKey() {
 	held := "nobody holds a place of it"
 	if c.KeyHeld > 0 && c.KeyHeldSince != nil {
 		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.At(*c.KeyHeldSince, x.Now))
+		if c.KeyHolder != nil { // of those that the reader may see
+			held += fmt.Sprintf(", of connector %d", *c.KeyHolder)
+		}
 	}
 	switch {
 	case x.IsGlance: // nothing was counted
-		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("a verdict of the key's runs makes the next owner's due again"))
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("the scheduler makes it due in its turn, when the key has a place"))
 	case c.KeyMost == nil:
 		x.fact("concurrency key %s has no limit any more", key)
 		x.conclude(WaitsForKey, fmt.Sprintf("it waited for concurrency key %s, whose limit is removed", key), "the scheduler makes it due at one of its next looks")
@@ -217,7 +220,7 @@ func (x *explanation) waitsForKey() {
 	default:
 		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
 		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s is full: %s", key, held), fmt.Sprintf(
-			"each verdict among them makes the next owner's longest due one due again; `echomind limits set %s N` allows more", key))
+			"the scheduler makes the next owner's longest due one due when one of them ends; administrators allow more with `echomind limits set %s N`", key))
 	}
 }
 

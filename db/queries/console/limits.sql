@@ -11,3 +11,11 @@ RETURNING *;
 
 -- name: RemoveLimit :execrows
 DELETE FROM concurrency_limits WHERE key = @key;
+
+-- name: KeysWaited :many
+-- The concurrency keys that are waited for longest, of up to 10,000 connectors that wait: how many wait for each, the limit, and how many runs have places.
+SELECT w.key::text AS key, w.waiting::bigint AS waiting, w.oldest::timestamptz AS oldest, l.most,
+    (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = w.key LIMIT 10000) n) AS held
+FROM (SELECT k.key, count(*) AS waiting, min(k.due_at) AS oldest FROM (SELECT key, due_at FROM key_waiters LIMIT 10000) k GROUP BY k.key ORDER BY 3 LIMIT 20) w
+LEFT JOIN concurrency_limits l ON l.key = w.key
+ORDER BY w.oldest;

@@ -10,6 +10,49 @@ import (
 	"time"
 )
 
+const keysWaited = `-- name: KeysWaited :many
+SELECT w.key::text AS key, w.waiting::bigint AS waiting, w.oldest::timestamptz AS oldest, l.most,
+    (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = w.key LIMIT 10000) n) AS held
+FROM (SELECT k.key, count(*) AS waiting, min(k.due_at) AS oldest FROM (SELECT key, due_at FROM key_waiters LIMIT 10000) k GROUP BY k.key ORDER BY 3 LIMIT 20) w
+LEFT JOIN concurrency_limits l ON l.key = w.key
+ORDER BY w.oldest
+`
+
+type KeysWaitedRow struct {
+	Key     string
+	Waiting int64
+	Oldest  time.Time
+	Most    *int32
+	Held    int64
+}
+
+// The concurrency keys that are waited for longest, of up to 10,000 connectors that wait: how many wait for each, the limit, and how many runs have places.
+func (q *Queries) KeysWaited(ctx context.Context) ([]KeysWaitedRow, error) {
+	rows, err := q.db.Query(ctx, keysWaited)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []KeysWaitedRow{}
+	for rows.Next() {
+		var i KeysWaitedRow
+		if err := rows.Scan(
+			&i.Key,
+			&i.Waiting,
+			&i.Oldest,
+			&i.Most,
+			&i.Held,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listLimits = `-- name: ListLimits :many
 SELECT l.key, l.most, l.created_at, l.created_by, l.updated_at, l.updated_by, (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = l.key LIMIT 10000) n) AS held,
     (SELECT count(*) FROM (SELECT FROM key_waiters w WHERE w.key = l.key LIMIT 10000) n) AS waiting

@@ -43,6 +43,7 @@ type ApiEvidence struct {
 	KeyMost            *int32
 	KeyHeld            int64
 	KeyHeldSince       *time.Time
+	KeyHolder          *int32
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32
@@ -131,6 +132,7 @@ type ConnectorEvidence struct {
 	KeyMost            *int32
 	KeyHeld            int64
 	KeyHeldSince       *time.Time
+	KeyHolder          *int32
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32
