@@ -42,6 +42,7 @@ func TestPlacesOfAKeyThatTakeTurnsAreInOrder(t *testing.T) {
 
 func TestAPlaceThatARunLeavesBehindIsFound(t *testing.T) {
 	l := newLab(t)
+	l.do(`INSERT INTO concurrency_limits (key, most) VALUES ('k', 1)`)
 	id := l.add("synthetic", source.Config{})
 	l.claimKeyed(id)
 	l.do(`ALTER TABLE open_runs DISABLE TRIGGER open_runs_leave_keys`)
@@ -51,6 +52,8 @@ func TestAPlaceThatARunLeavesBehindIsFound(t *testing.T) {
 
 func TestAWaitThatNobodyKnowsOfIsFound(t *testing.T) {
 	l := newLab(t)
+	l.do(`INSERT INTO concurrency_limits (key, most) VALUES ('k', 1)`)
+	l.claimKeyed(l.add("synthetic", source.Config{}))
 	id := l.add("synthetic", source.Config{})
 	l.do(`UPDATE connectors SET concurrency_keys = ARRAY['k'] WHERE id = $1`, id)
 	l.do(`SELECT moves.park(ARRAY[$1::int], ARRAY['k'])`, id)

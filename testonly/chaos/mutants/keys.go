@@ -12,8 +12,8 @@ import (
 	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
-// keyed has two claimers at once claim connectors of a key that has one place, as the scheduler does; the run's worker is lost, it is rescued, and a
-// second one of its user's choice ends.
+// keyed has two claimers at once claim connectors of a key that has one place, as the scheduler does. The first is switched off,
+// the next is claimed, its worker is lost, it is rescued, and one more comes.
 func keyed(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	if err := audit.Install(ctx, pool); err != nil {
 		return audit.Finding{}, err
@@ -42,10 +42,10 @@ func keyed(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 		return audit.Finding{}, fmt.Errorf("commit a claim: %w", err)
 	}
 	err = errors.Join(
-		exec(ctx, pool, `SELECT moves.pick_up($1, run_id, gen_random_uuid()) FROM connectors WHERE id = $1`, ids[0]),
-		exec(ctx, pool, `SELECT moves.rescue('[]', '0', 10)`),
-		pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return claimKeyed(ctx, tx, ids[2]) }),
 		exec(ctx, pool, `SELECT moves.disable($1)`, ids[0]),
+		pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return claimKeyed(ctx, tx, ids[2]) }),
+		exec(ctx, pool, `SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs`),
+		exec(ctx, pool, `SELECT moves.rescue('[]', '0', 10)`),
 		pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return claimKeyed(ctx, tx, ids[3]) }),
 	)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestALimitOfAKeyIsWrittenByAnAdministratorAndExplained(t *testing.T) {
 	require.InDelta(t, 1, listed[0]["held"], 0)
 	require.InDelta(t, 1, listed[0]["waiting"], 0)
 	require.Contains(t, person.succeed("limits", "list"), "onedrive:tenant-42")
-	require.Regexp(t, `KEY WAITED FOR.*\n.*onedrive:tenant-42 +1 +1 +1`, person.succeed("status"))
+	require.Regexp(t, `KEY WAITED FOR.*\n.*onedrive:tenant-42 +1 +1 +1`, person.run("status").stdout)
 	require.Equal(t, "onedrive:tenant-42", person.object("connectors", "get", "second")["waits_for_key"])
 
 	person.succeed("connectors", "update", "second", "--key", "none")
