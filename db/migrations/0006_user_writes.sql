@@ -77,7 +77,8 @@ END $$;
 CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'due_at'
+    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' - 'waits_for_key'
+        = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' - 'waits_for_key'
         AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
             = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
 END $$;

@@ -378,7 +378,7 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'parameters_due_at', 'kept_plan', 'due_at', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'waits_for_key'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN
@@ -401,7 +401,7 @@ END $$;
 CREATE TRIGGER connectors_noted AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- The columns that users write: a move writes none of them, and its rows cost nothing here.
 CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- Plain SQL that triggers. moves.trigger_sync says more itself.
 CREATE TRIGGER connectors_noted_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
@@ -441,7 +441,7 @@ END $$;
 CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
     WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
 CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
 -- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, and what is not shown.
