@@ -121,6 +121,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes down the places of concurrency keys that the runs of claims have. claims: see claim.
+-- +goose StatementBegin
+CREATE FUNCTION moves.take_places(claims jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO key_places (key, run_id, connector_id, user_id)
+    SELECT u.key, r.id, r.connector_id, r.user_id FROM jsonb_to_recordset(claims) k(run_id uuid, keys text[]),
+        LATERAL (SELECT o.* FROM open_runs o WHERE o.id = k.run_id AND o.has_keys OFFSET 0) r, unnest(k.keys) u(key);
+END $$;
+-- +goose StatementEnd
+
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
 -- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked, keys}], passed: see answer_slots;
@@ -141,21 +151,21 @@ DECLARE
     claimed integer;
     asked   integer[];
     for_it  uuid[];
-    with_keys boolean[];
     taken   integer := 0;
+    keyed_too boolean[];
 BEGIN
     SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), array_agg(k.through), coalesce(bool_or(k.passed IS NOT NULL), false), array_agg(k.keys IS NOT NULL)
         INTO ids, run_ids, slots, through, passed, keyed
         FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz, asked boolean, keys text[])
         WHERE k.asked IS NOT TRUE;
-    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.keys IS NOT NULL) INTO asked, for_it, with_keys
+    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.keys IS NOT NULL) INTO asked, for_it, keyed_too
         FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, asked boolean, keys text[]) WHERE k.asked;
     stale := ARRAY(SELECT r.id FROM unnest(ids || asked) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
     END IF;
     IF asked IS NOT NULL THEN
-        taken := moves.claim_asked(asked, for_it, with_keys, moment);
+        taken := moves.claim_asked(asked, for_it, keyed_too, moment);
     END IF;
     PERFORM moves.end_unmet(ids);
     IF passed THEN
@@ -184,10 +194,8 @@ BEGIN
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
-    IF true = ANY (keyed || with_keys) THEN
-        INSERT INTO key_places (key, run_id, connector_id, user_id)
-        SELECT u.key, r.id, r.connector_id, r.user_id FROM jsonb_to_recordset(claims) k(run_id uuid, keys text[]),
-            LATERAL (SELECT o.* FROM open_runs o WHERE o.id = k.run_id AND o.has_keys OFFSET 0) r, unnest(k.keys) u(key);
+    IF true = ANY (keyed || keyed_too) THEN
+        PERFORM moves.take_places(claims);
     END IF;
     RETURN claimed + taken;
 END $$;
@@ -660,6 +668,7 @@ DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.skip_unmet(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.take_places(jsonb);
 DROP FUNCTION moves.answer_slots(jsonb);
 DROP FUNCTION moves.message_bytes(jsonb, jsonb, jsonb);
 DROP FUNCTION moves.note_waiting(text, boolean);

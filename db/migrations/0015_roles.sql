@@ -61,7 +61,7 @@ REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_settle_scope(),
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 -- Types of the system: the console may not write this column.
-GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs) ON connector_types TO echomind_administrator;
+GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys) ON connector_types TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar(), connectors_note_freshness() FROM PUBLIC;
 REVOKE ALL ON FUNCTION concurrency_limits_write(), connectors_wait_anew(), connectors_note_waiter(), open_runs_leave_keys() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
