@@ -28,6 +28,16 @@ func TestAChangeOfKeysIsInTheAuditAndAWaitIsNot(t *testing.T) {
 	}
 }
 
+func TestWhatIsTruncatedHoldsNoPlaceAndWaitsForNone(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	b.moves("1", `SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'keys', ARRAY['a'])), clock_timestamp())`, id)
+	b.moves("1", `SELECT moves.park(ARRAY[$1::int], ARRAY['a'])`, b.connector())
+	b.moves("1", `SELECT count(*) FROM key_places`)
+	b.exec(`TRUNCATE open_runs, connectors CASCADE`)
+	b.moves("0", `SELECT (SELECT count(*) FROM key_places) + (SELECT count(*) FROM key_waiters)`)
+}
+
 func TestAWaitWakesTheSchedulerWhenItEndsByHandAndWhenAPlaceIsLeft(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()

@@ -405,7 +405,10 @@ CREATE TRIGGER connectors_wait_anew BEFORE UPDATE ON connectors FOR EACH ROW
 CREATE FUNCTION connectors_note_waiter() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    IF TG_OP <> 'INSERT' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM key_waiters;
+        RETURN NULL;
+    ELSIF TG_OP <> 'INSERT' THEN
         DELETE FROM key_waiters w WHERE w.connector_id = OLD.id;
     END IF;
     IF TG_OP <> 'DELETE' THEN
@@ -426,6 +429,7 @@ CREATE TRIGGER connectors_waits_changed AFTER UPDATE ON connectors
     FOR EACH ROW WHEN (NEW.waits_for_key IS DISTINCT FROM OLD.waits_for_key) EXECUTE FUNCTION connectors_note_waiter();
 CREATE TRIGGER connectors_waits_gone AFTER DELETE ON connectors
     FOR EACH ROW WHEN (OLD.waits_for_key IS NOT NULL) EXECUTE FUNCTION connectors_note_waiter();
+CREATE TRIGGER connectors_waits_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_waiter();
 
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.

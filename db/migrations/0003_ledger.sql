@@ -123,6 +123,10 @@ CREATE FUNCTION open_runs_leave_keys() RETURNS trigger
 DECLARE
     place text;
 BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM key_places;
+        RETURN NULL;
+    END IF;
     FOR place IN DELETE FROM key_places p WHERE p.run_id = OLD.id RETURNING p.key LOOP
         IF EXISTS (SELECT FROM key_waiters w WHERE w.key = place) THEN
             PERFORM pg_notify('connectors_due', 'key:' || place);
@@ -133,6 +137,7 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER open_runs_leave_keys AFTER DELETE ON open_runs
     FOR EACH ROW WHEN (OLD.has_keys) EXECUTE FUNCTION open_runs_leave_keys();
+CREATE TRIGGER open_runs_leave_all_keys AFTER TRUNCATE ON open_runs FOR EACH STATEMENT EXECUTE FUNCTION open_runs_leave_keys();
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;

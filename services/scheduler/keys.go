@@ -15,8 +15,9 @@ const (
 	releaseTimeout = 5 * time.Second
 	// keysAtOnce is how many of the concurrency keys that are waited for one look goes through, beside those of which it was told.
 	keysAtOnce = 500
-	// staleAtOnce is how many of the connectors that wait for keys one look checks for whether they still are to.
+	// staleAtOnce is how many of the connectors that wait for keys one look checks for whether they still are to, and staleEvery the least time between two.
 	staleAtOnce = 1000
+	staleEvery  = time.Second
 	// mostReleased is how many that wait for one key one look makes due.
 	mostReleased = 500
 	// mostHints bounds how many keys are remembered by name, and mostServed of how many is remembered whose turn was last.
@@ -100,12 +101,15 @@ func (s *Scheduler) park(ctx context.Context, tx pgx.Tx, p parked) error {
 
 // keyring is how far the looks at concurrency keys have come. Nothing depends on it: without it they begin anew.
 type keyring struct {
-	looking sync.Mutex // one look at a time
-	mu      sync.Mutex
-	hints   map[string]bool  // keys that may have a place
-	served  map[string]int32 // the owner who had the last turn of a key
-	after   string           // the key that the last look came to
-	checked int32            // the connector up to which waiting ones are checked; looking guards it
+	looking   sync.Mutex // one look at a time; it guards checked and the times
+	went      time.Time  // when the round went on
+	checked   int32      // the connector up to which waiting ones are checked
+	checkedAt time.Time
+
+	mu     sync.Mutex
+	hints  map[string]bool  // keys that may have a place
+	served map[string]int32 // the owner who had the last turn of a key
+	after  string           // the key that the round has come to
 }
 
 // hint has the next look begin with a key.
@@ -129,6 +133,13 @@ func (k *keyring) take() (hints []string, after string) {
 	}
 	k.hints = nil
 	return hints, k.after
+}
+
+// reach writes down how far the round has come; "" = it begins anew.
+func (k *keyring) reach(key string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.after, k.went = key, at // looking is locked
 }
 
 func (k *keyring) lastServed(key string) int32 {
@@ -164,29 +175,34 @@ func (s *Scheduler) releaseWaiting(ctx context.Context) (again time.Duration) {
 	}
 	began := time.Now()
 	hints, after := k.take()
+	most := int32(keysAtOnce)
+	if len(hints) > 0 && began.Sub(k.went) < turnEvery { // each verdict may be told of
+		most = 0
+	}
 	keys, err := deadline.Get(ctx, "scheduler.waiting_keys", queryTimeout, func(ctx context.Context) ([]dbgen.WaitingKeysRow, error) {
-		return s.queries.WaitingKeys(ctx, dbgen.WaitingKeysParams{Hints: hints, After: after, Most: keysAtOnce})
+		return s.queries.WaitingKeys(ctx, dbgen.WaitingKeysParams{Hints: hints, After: after, Most: most})
 	})
 	if err != nil {
 		failed("look for keys", err)
 		return again
 	}
-	if len(keys) == 0 && after == "" {
+	if len(keys) == 0 && after == "" && most > 0 {
 		return 0
 	}
 	again = pollEvery
-	passed, last := 0, after
-	done := map[string]bool{}
-	for _, key := range keys {
-		if time.Since(began) > s.lookTime || ctx.Err() != nil {
-			if key.Named {
-				k.hint(key.Key)
-			}
+	passed, late, done := int32(0), false, map[string]bool{}
+	for i, key := range keys {
+		if late = i > 0 && time.Since(began) > s.lookTime/4; late {
 			again = turnEvery
-			continue
+			for _, rest := range keys[i:] {
+				if rest.Named {
+					k.hint(rest.Key)
+				}
+			}
+			break
 		}
 		if !key.Named {
-			passed, last = passed+1, key.Key
+			passed, after = passed+1, key.Key
 		}
 		if key.Room <= 0 || done[key.Key] {
 			continue
@@ -200,16 +216,19 @@ func (s *Scheduler) releaseWaiting(ctx context.Context) (again time.Duration) {
 			again = turnEvery
 		}
 	}
-	if passed == keysAtOnce {
+	switch {
+	case most == 0:
+	case late || passed == most:
 		again = turnEvery
-	} else if again != turnEvery {
-		last = "" // round
+		k.reach(after, began)
+	default:
+		k.reach("", began) // round
 	}
-	k.mu.Lock()
-	k.after = last
-	k.mu.Unlock()
-	if err := s.releaseStale(ctx); err != nil {
-		failed("check who waits", err)
+	if began.Sub(k.checkedAt) >= staleEvery {
+		k.checkedAt = began
+		if err := s.releaseStale(ctx); err != nil {
+			failed("check who waits", err)
+		}
 	}
 	return again
 }
@@ -264,6 +283,9 @@ func (s *Scheduler) unpark(ctx context.Context, tx pgx.Tx, how attempt, ids []in
 		released, err := s.queries.WithTx(tx).Unpark(ctx, part)
 		if err == nil {
 			n += int(released)
+			for _, id := range part {
+				s.unreleased.forget(id)
+			}
 		}
 		return wrap("end the wait for a concurrency key", err)
 	}, func(id int32, err error) error {
