@@ -23,6 +23,8 @@ func (x *explanation) atRest() {
 	switch {
 	case c.NextSyncAt != nil && !c.NextSyncAt.After(x.Now):
 		x.due()
+	case c.WaitsForKey != nil: // for a run with parameters
+		x.waitsForKey()
 	case waits:
 		x.fact("no failure is counted for the wait")
 		if clock.PutOff(c.PutOffSince, x.Now) != "" {
