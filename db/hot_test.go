@@ -228,9 +228,7 @@ func (w *watched) cycle(q map[string]string, kind string, limit int, goes way) {
 		part["ids"] = []int64{document}
 		do("CountParts", of(part))
 		do("PartsWaitNoLonger", of(part))
-		do("WriteDocuments", of(pgx.NamedArgs{"written_by": try, "documents": fmt.Sprintf(
-			`[{"id":%d,"written_no":%d,"title":"t","media_type":"text","links":[],"content_hash":"h","version_token":"v","chunk_count":1,"text_bytes":4,"status":"stored","try_id":%q,"first_no":%d}]`,
-			document, no, try, no)}))
+		do("WriteDocuments", storedDocument(document, version, try, no))
 		do("CountStored", of(pgx.NamedArgs{"stored": 1, "notes": 0, "waiting": 0, "unnamed": 0, "processed": 1, "failed": 0, "deleted": 0, "chunks": 1,
 			"highest": no}))
 		do("StoredUpTo", pgx.NamedArgs{"try_ids": []uuid.UUID{try}})

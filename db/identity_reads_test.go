@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -33,12 +34,7 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 		"a superadmin":        {identity.Who{UserID: 1, Role: identity.Superadmin}, 200},
 	} {
 		b.serves(c.who, func(tx pgx.Tx) {
-			var plan string
-			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+list).Scan(&plan); err != nil {
-				t.Fatal(err)
-			}
-			_, shared, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
-			if n := leading(shared); n > c.most {
+			if n, plan := buffersOf(t, tx, list); n > c.most {
 				t.Errorf("%s reads %d buffers, want at most %d:\n%s", name, n, c.most, plan)
 			} else {
 				t.Logf("%s reads %d buffers", name, n)
@@ -67,21 +63,15 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 		} {
 			b.serves(identity.Who{UserID: 7, Role: role}, func(tx pgx.Tx) {
 				for _, sql := range []string{c.through, c.list} {
-					var plan, through string
+					var through string
 					if err := tx.QueryRow(t.Context(), c.through).Scan(&through); err != nil {
 						t.Fatal(err)
 					}
 					sql = strings.ReplaceAll(sql, "$through", "'"+through+"'")
-					if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql).Scan(&plan); err != nil {
-						t.Fatal(err)
-					}
-					_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
-					_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
-					_, took, _ := strings.Cut(plan, `"Execution Time": `)
-					if n := leading(hit) + leading(read); n > c.most {
+					if n, plan := buffersOf(t, tx, sql); n > c.most {
 						t.Errorf("%s by a %s reads %d buffers, want at most %d:\n%s", name, role, n, c.most, plan)
 					} else {
-						t.Logf("%s by a %s: %d buffers, %d ms: %s", name, role, n, leading(took), sql)
+						t.Logf("%s by a %s: %d buffers: %s", name, role, n, sql)
 					}
 				}
 			})
@@ -110,13 +100,7 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
 				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
 		} {
-			var plan string
-			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+strings.ReplaceAll(c.sql, "$id", fmt.Sprint(id))).Scan(&plan); err != nil {
-				t.Fatal(err)
-			}
-			_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
-			_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
-			if n := leading(hit) + leading(read); n > c.most {
+			if n, plan := buffersOf(t, tx, strings.ReplaceAll(c.sql, "$id", fmt.Sprint(id))); n > c.most {
 				t.Errorf("%s: %d buffers, want at most %d:\n%s", what, n, c.most, plan)
 			} else {
 				t.Logf("%s: %d buffers", what, n)
@@ -146,19 +130,32 @@ func TestAPageReadsNothingOfOthers(t *testing.T) {
 			"limits":      `SELECT * FROM api.limits WHERE user_id > -1 AND ('{0,7}'::integer[] IS NULL OR user_id = ANY ('{0,7}'::integer[])) ORDER BY user_id LIMIT 51`,
 			"tokens":      `SELECT * FROM api.tokens WHERE id > 0 AND (7 IS NULL OR user_id = 7) ORDER BY id LIMIT 51`,
 		} {
-			var plan string
-			if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql).Scan(&plan); err != nil {
-				t.Fatal(err)
-			}
-			_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
-			_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
-			if n := leading(hit) + leading(read); n > 600 {
+			if n, plan := buffersOf(t, tx, sql); n > 600 {
 				t.Errorf("%s: %d buffers, want at most 600:\n%s", what, n, plan)
 			} else {
 				t.Logf("%s: %d buffers", what, n)
 			}
 		}
 	})
+}
+
+// buffersOf is what a statement that only reads has read, the lesser of two tries: when other databases of the cluster change their catalogues, a
+// connection may have to read its own again.
+func buffersOf(t *testing.T, tx pgx.Tx, sql string) (least int64, plan string) {
+	t.Helper()
+	least = math.MaxInt64
+	for range 2 {
+		var text string
+		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) `+sql).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		_, hit, _ := strings.Cut(text, `"Shared Hit Blocks": `)
+		_, read, _ := strings.Cut(text, `"Shared Read Blocks": `)
+		if n := leading(hit) + leading(read); n < least {
+			least, plan = n, text
+		}
+	}
+	return least, plan
 }
 
 func leading(text string) (n int64) {

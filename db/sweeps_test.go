@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -38,15 +37,23 @@ func (s storing) touch(sources ...string) {
 	}
 }
 
+// storedDocument is WriteDocuments for one document of one chunk.
+func storedDocument(id, version int64, try uuid.UUID, no int64) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"written_by": try, "config_version": version, "ids": []int64{id}, "written_nos": []int64{no}, "titles": []string{"t"}, "urls": []string{""},
+		"media_types": []string{"text"}, "hashes": []string{"h"}, "tokens": []string{"v"}, "links": []string{"[]"}, "memos": [][]byte{[]byte("1")},
+		"chunks": []int32{1}, "text_bytes": []int64{4}, "statuses": []string{"stored"}, "errors": []string{""}, "try_ids": []uuid.UUID{try},
+		"first_nos": []int64{no},
+	}
+}
+
 // write makes documents whole.
 func (s storing) write(sources ...string) {
 	s.Helper()
 	s.touch(sources...)
 	for no, source := range sources {
 		id := one[int64](s.base, `SELECT id FROM documents WHERE connector_id = $1 AND source_id = $2`, s.id, source)
-		if _, err := s.conn.Exec(s.Context(), s.queries["WriteDocuments"], pgx.NamedArgs{"written_by": s.try.ID, "config_version": s.version(),
-			"documents": fmt.Sprintf(`[{"id":%d,"written_no":%d,"media_type":"text","links":[],"memo":"1","content_hash":"h","version_token":"v",
-				"chunk_count":1,"text_bytes":4,"status":"stored","try_id":%q,"first_no":%d}]`, id, no+1, s.try.ID, no+1)}); err != nil {
+		if _, err := s.conn.Exec(s.Context(), s.queries["WriteDocuments"], storedDocument(id, s.version(), s.try.ID, int64(no+1))); err != nil {
 			s.Fatal(err)
 		}
 		s.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding)

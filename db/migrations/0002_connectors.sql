@@ -445,6 +445,7 @@ CREATE TABLE deleted_connectors (
     PRIMARY KEY (id, config_version)
 );
 CREATE INDEX deleted_connectors_next ON deleted_connectors (next_at);
+CREATE INDEX deleted_connectors_oldest ON deleted_connectors (deleted_at);
 
 -- Which connectors were imported, and from where: the next import of the same finds them by it, see docs/import.md. Deleting a connector
 -- removes its row (connectors_user_delete); no foreign key, which every move would look at.

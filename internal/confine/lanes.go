@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -181,7 +182,7 @@ func (l *lanes) hurry() {
 		if t.lane == slow || t.owner.taken < 2 {
 			continue
 		}
-		if longest == nil || t.owner.taken > longest.owner.taken || t.owner.taken == longest.owner.taken && t.since.Before(longest.since) {
+		if longest == nil || cmp.Or(cmp.Compare(longest.owner.taken, t.owner.taken), t.since.Compare(longest.since), cmp.Compare(t.arrival, longest.arrival)) < 0 {
 			longest = t
 		}
 	}

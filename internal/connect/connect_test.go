@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // soon bounds calls that take milliseconds.
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 // both are the two directions of a connection.
 var both = []faultproxy.Direction{faultproxy.ToServer, faultproxy.ToClient}

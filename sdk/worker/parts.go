@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,29 +61,21 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 	if why := Oversize(d.Chunks); why != nil && d.Err == "" {
 		d.Err = why.Error()
 	}
-	head := &internalpb.DocumentPart{
-		SourceId:     d.SourceID,
-		Title:        clip(d.Title, MaxTitleBytes),
-		Url:          clip(d.URL, MaxURLBytes),
-		MediaType:    clip(d.MediaType, 255),
-		ContentHash:  d.ContentHash,
-		VersionToken: d.VersionToken,
-		Links:        d.Links,
-		Memo:         memo,
-		Error:        clip(secret.Text(d.Err), maxReasonBytes),
-		Parts:        1,
-		ChunkCount:   int32(len(d.Chunks)),
-	}
-	if d.Err != "" {
-		if head.Error == "" {
-			head.Error = "no reason was given"
+	title, url, reason := clip(d.Title, MaxTitleBytes), clip(d.URL, MaxURLBytes), clip(secret.Text(d.Err), maxReasonBytes)
+	newPart := func(firstChunk int) *internalpb.DocumentPart {
+		return &internalpb.DocumentPart{
+			SourceId: d.SourceID, Title: title, Url: url, MediaType: clip(d.MediaType, 255), ContentHash: d.ContentHash, VersionToken: d.VersionToken,
+			Links: d.Links, Memo: memo, Error: reason, Parts: 1, FirstChunk: int32(firstChunk), ChunkCount: int32(len(d.Chunks)),
 		}
-		head.VersionToken, head.ChunkCount = "", 0
-		return []*internalpb.DocumentPart{head}, nil
 	}
-	room := topology.MaxMessageBytes - slack - proto.Size(head)
-	all := []*internalpb.DocumentPart{head}
-	part, left := head, room
+	part := newPart(0)
+	all := []*internalpb.DocumentPart{part}
+	if d.Err != "" {
+		part.Error, part.VersionToken, part.ChunkCount = cmp.Or(reason, "no reason was given"), "", 0
+		return all, nil
+	}
+	room := topology.MaxMessageBytes - slack - proto.Size(part)
+	left := room
 	for i, c := range d.Chunks {
 		piece := wireChunk(c)
 		size := proto.Size(piece) + 8
@@ -90,10 +83,8 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 			if len(all) == topology.MaxDocumentParts {
 				return nil, fmt.Errorf("%w: the Chunks of %q need more than %d messages", ErrDocument, d.SourceID, len(all))
 			}
-			part = withoutChunks(head)
-			part.FirstChunk = int32(i)
+			part, left = newPart(i), room
 			all = append(all, part)
-			left = room
 		}
 		part.Chunks = append(part.Chunks, piece)
 		left -= size
@@ -102,13 +93,6 @@ func parts(d Document) ([]*internalpb.DocumentPart, error) {
 		p.Parts = int32(len(all))
 	}
 	return all, nil
-}
-
-func withoutChunks(p *internalpb.DocumentPart) *internalpb.DocumentPart {
-	return &internalpb.DocumentPart{
-		SourceId: p.SourceId, Title: p.Title, Url: p.Url, MediaType: p.MediaType, ContentHash: p.ContentHash,
-		VersionToken: p.VersionToken, Links: p.Links, Memo: p.Memo, ChunkCount: p.ChunkCount,
-	}
 }
 
 func checkIdentity(d Document) error {

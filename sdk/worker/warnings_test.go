@@ -54,7 +54,7 @@ func TestAHundredGoroutinesMayWarnAndOneWhenTheRunIsOver(t *testing.T) {
 		for i := range 100 {
 			all.Go(func() {
 				for k := range 100 {
-					run.Warn(fmt.Sprintf("%d/%d \x00 \xff %s", i, k, strings.Repeat("ü", 10<<10)))
+					run.Warn(fmt.Sprintf("%d/%d \x00 \xff %s", i, k, strings.Repeat("ü", 1<<10)))
 				}
 			})
 		}

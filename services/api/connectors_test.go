@@ -179,7 +179,7 @@ func TestAPageOfLargeEntriesOrRunsIsShortAndHasANext(t *testing.T) {
 	w.exec(`INSERT INTO audit (source, login, person, action, object_id, connector_id, type, owner_id, scope, after)
 		SELECT 'sql', 'x', 'x', 'x', 'x', $1, 'web', 7, 'user', jsonb_build_object('a', repeat('x', 100000)) FROM generate_series(1, 60)`, c.id)
 	w.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version, error_message)
-		SELECT gen_random_uuid(), $1, 'web', 'manual', now(), now() - make_interval(secs => n), now() - make_interval(secs => n), 'failed', 1, repeat('x ', 4000) FROM generate_series(1, 200) n`, c.id)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', now(), now() - make_interval(secs => n), now() - make_interval(secs => n), 'failed', 1, repeat('x', 8000) FROM generate_series(1, 200) n`, c.id)
 	for path, want := range map[string]struct {
 		all  string
 		rows int

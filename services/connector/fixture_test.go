@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.Main(m))
 }
 
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 // login is a token endpoint that rotates every refresh token.
 type login struct {

@@ -28,7 +28,7 @@ func (s *stage) published(came <-chan int32, want int32) {
 		if id != want {
 			s.Errorf("batch %d is published, want %d", id, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		s.Fatalf("batch %d is not published", want)
 	}
 }

@@ -93,7 +93,7 @@ func (s *stage) run(scheduler *Scheduler) (stop func()) {
 				s.Errorf("Run returned %v", err)
 			}
 			ended <- nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			s.Error("Run did not return")
 		}
 	}

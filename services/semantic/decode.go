@@ -48,15 +48,10 @@ func decode(msg jetstream.Msg) (delivery, error) {
 	}
 	d.request = request
 	if err := check(request); err != nil {
-		d.request = &internalpb.DocumentProcessRequest{
-			ConnectorId: request.ConnectorId, ConfigVersion: request.ConfigVersion,
-			ChunkingSession: request.ChunkingSession, Try: request.Try, Number: request.Number,
-		}
-		if errors.Is(err, errDocument) {
-			p := request.GetPart()
-			d.request.Body = &internalpb.DocumentProcessRequest_Part{Part: &internalpb.DocumentPart{
-				SourceId: p.SourceId, FirstNo: p.FirstNo, Parts: p.Parts, ChunkCount: p.ChunkCount, Listing: p.Listing,
-				Memo: p.Memo,
+		p := request.GetPart()
+		if request.Body = nil; errors.Is(err, errDocument) {
+			request.Body = &internalpb.DocumentProcessRequest_Part{Part: &internalpb.DocumentPart{
+				SourceId: p.SourceId, FirstNo: p.FirstNo, Parts: p.Parts, ChunkCount: p.ChunkCount, Listing: p.Listing, Memo: p.Memo,
 			}}
 		}
 		return d, err

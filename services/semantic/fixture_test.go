@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// soon bounds what should take milliseconds.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// role has the rights of the service, and no others: what the tests do for it they do by another connection.
 	role = "echomind_semantic"
 )

@@ -25,9 +25,10 @@ type metrics struct {
 	busy        prometheus.Gauge
 	storing     prometheus.Histogram
 	embedding   prometheus.Histogram
-	// lostInTransit, unswept and looks measure the maintenance.
+	// The others measure the maintenance.
 	lostInTransit prometheus.Counter
 	unswept       prometheus.Gauge
+	deletion      prometheus.Gauge // the oldest one's age
 	looks         *prometheus.HistogramVec
 }
 
@@ -80,6 +81,7 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 		embedding:     histogram("semantic_embed_duration_seconds", "Time to embed one batch."),
 		lostInTransit: counter("semantic_lost_in_transit_total", "Runs that ended because the stream had lost some of their documents."),
 		unswept:       gauge("semantic_unswept_runs", "Ended runs whose leftovers are still to be removed, up to 100,000."),
+		deletion:      gauge("semantic_oldest_deletion_seconds", "How long ago the connector was deleted whose documents wait longest to be removed; 0 where none wait."),
 		looks: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "semantic_look_duration_seconds", Help: "Time of one look, by kind.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),

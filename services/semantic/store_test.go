@@ -18,6 +18,31 @@ func TestADocumentIsStoredWithItsTokenLinksAndChunks(t *testing.T) {
 	require.Equal(t, int64(1), c.stored())
 }
 
+func TestEachDocumentOfOneStoreGetsWhatWasSaidOfItAlone(t *testing.T) {
+	f := newFixture(t)
+	before := f.syncing()
+	typed := func(p *internalpb.DocumentPart) {
+		p.Url, p.MediaType, p.Memo = "at "+p.SourceId, "text/plain", []byte(`{"of": "old"}`)
+	}
+	before.stores(before.doc(1, "bare", "old", typed), before.doc(2, "failed", "old", typed), before.doc(3, "gone", "old", typed), before.completed(3))
+	c := before.again()
+	odd := []string{`a "quoted" \ {text},`, "\u00dcn\u00efcode \u2028", "NULL", "null"}
+	c.stores(
+		c.doc(1, "full", "new", typed, func(p *internalpb.DocumentPart) { p.Links, p.Memo = odd, []byte(`"\u00fc"`) }),
+		c.deletion(2, "gone"),
+		c.doc(3, "bare", "new", func(p *internalpb.DocumentPart) { p.Title, p.Links = "", nil }),
+		c.doc(4, "failed", "new", unreadable),
+	)
+	require.Equal(t, []string{
+		`bare | stored | bare | at bare |  | hash of new | token of new | - | -`,
+		`failed | failed | failed | at failed | text/plain | hash of new |  | - | unreadable`,
+		`full | stored | full | at full | text/plain | hash of new | token of new | "\u00fc" | -`,
+		`gone | deleted |  |  |  |  |  | - | -`,
+	}, many[string](f, `SELECT concat_ws(' | ', source_id, status, title, url, media_type, content_hash, version_token, coalesce(memo::text, '-'),
+		coalesce(error, '-')) FROM documents ORDER BY source_id`))
+	require.Equal(t, [][]string{{}, {"to new"}, odd, {}}, many[[]string](f, `SELECT links FROM documents ORDER BY source_id`))
+}
+
 func TestAMessageTwiceChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()

@@ -69,8 +69,13 @@ func result[R any](done R, err error) (any, error) {
 }
 
 // HurryOrphanSweep has the sweep run now where a connector was deleted: what somebody deletes is gone in seconds. It asks for that again until
-// it is so, and no deletion waits for it.
+// it is so, and no deletion waits for it. It measures how long the oldest deletion waits, as a sweep that can remove nothing completes with warnings.
 func (s *Semantic) HurryOrphanSweep(ctx context.Context) error {
+	age, err := deadline.Get(ctx, "semantic.oldest_deletion", queryTimeout, s.queries.OldestDeletion)
+	if err != nil {
+		return fmt.Errorf("ask for the oldest deletion: %w", err)
+	}
+	s.metrics.deletion.Set(age)
 	return s.sweeping(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.HurryOrphanSweep(ctx) })
 }
 

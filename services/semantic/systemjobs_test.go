@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -92,6 +93,9 @@ func TestADeletedConnectorThatCannotBeSweptIsAWarningAndHoldsUpNoLaterDeletion(t
 	require.Regexp(t, `^completed \| \{"connectors_left": 1, "connectors_swept": 0\} \| .*sweep connector \d+: `, f.asks("orphan_sweep"))
 	require.True(t, one[bool](f.fixture, `SELECT attempts = 1 AND next_at > clock_timestamp() FROM deleted_connectors`), "it is left alone for a while")
 	require.False(t, one[bool](f.fixture, `SELECT moves.hurry_orphan_sweep()`), "no run comes for it alone")
+	f.exec(`UPDATE deleted_connectors SET deleted_at = clock_timestamp() - interval '7 hours'`)
+	require.NoError(t, f.HurryOrphanSweep(ctx))
+	require.InDelta(t, 7*3600, testutil.ToFloat64(f.metrics.deletion), 600, "seconds, of the oldest")
 	other := f.synced(map[string]string{"a": "mine"})
 	f.exec(`DELETE FROM connectors WHERE id = $1`, other.connector)
 	f.eventually(`SELECT due_at <= clock_timestamp() FROM connectors WHERE type = 'orphan_sweep'`)
@@ -100,6 +104,8 @@ func TestADeletedConnectorThatCannotBeSweptIsAWarningAndHoldsUpNoLaterDeletion(t
 	release()
 	f.exec(`UPDATE deleted_connectors SET next_at = clock_timestamp()`)
 	require.Equal(t, `completed | {"connectors_left": 0, "connectors_swept": 1}`, f.asks("orphan_sweep"))
+	require.NoError(t, f.HurryOrphanSweep(ctx))
+	require.Zero(t, testutil.ToFloat64(f.metrics.deletion))
 }
 
 func TestASystemJobThatIsAtWorkHoldsNoStopUp(t *testing.T) {
@@ -112,7 +118,7 @@ func TestASystemJobThatIsAtWorkHoldsNoStopUp(t *testing.T) {
 	f.exec(`CREATE OR REPLACE FUNCTION moves.keep_ledger(retention interval, OUT dropped integer, OUT removed integer) LANGUAGE plpgsql AS
 		$$ BEGIN PERFORM pg_sleep(0.1); dropped := 0; removed := 5000; END $$`)
 	run := f.publishesJob("ledger_retention")
-	f.eventually(`SELECT EXISTS (SELECT FROM open_runs WHERE id = $1 AND picked_up_at IS NOT NULL)`, run)
+	f.eventually(`SELECT EXISTS (SELECT ` + keeping + `)`) // a run that is picked up, and not begun, is released
 	stop()
 	select {
 	case err := <-ended:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
@@ -42,7 +43,7 @@ func (t *storeTx) plan(items []*item, rows map[string]dbgen.LockDocumentsRow, wh
 		w := newWrite(it, row.ID)
 		w.decide(t, it, row)
 		switch {
-		case w.shows(key):
+		case w.shown == key:
 			c.addChunks(t, it, key)
 		case it.part != nil && it.part.Parts > 1: // chunks of its other parts may be stored
 			c.replaced = append(c.replaced, key)
@@ -85,9 +86,8 @@ func (w *write) decide(t *storeTx, it *item, row dbgen.LockDocumentsRow) {
 	switch {
 	case it.poison != "":
 		w.fail(it.poison)
-		w.Links = nil
 	case it.part == nil:
-		w.Status, w.Memo = "deleted", new("")
+		w.status = "deleted"
 		_ = t.reserve(it, row)
 	case it.part.Error != "":
 		w.fail(it.part.Error)
@@ -98,34 +98,31 @@ func (w *write) decide(t *storeTx, it *item, row dbgen.LockDocumentsRow) {
 	case it.part.KeepChunks && !(row.Status == "stored" && hasOld && current && row.ContentHash == it.part.ContentHash):
 		w.fail("the content to keep is not what is stored; it is fetched again")
 		w.keepMetadataIf(t.reserve(it, row) == nil)
-		w.ContentHash = "" // the stored content is not the content of this hash
+		w.hash = "" // the stored content is not the content of this hash
 	default:
 		if err := t.reserve(it, row); err != nil {
 			w.fail(err.Error())
 			w.keepMetadataIf(t.reserveMetadata(it, row))
-			w.ContentHash = "" // no later run takes this hash for that of the stored content
-			w.VersionToken = it.part.VersionToken
+			w.hash = "" // no later run takes this hash for that of the stored content
+			w.token = it.part.VersionToken
 			break
 		}
-		w.Status, w.VersionToken = "stored", it.part.VersionToken
+		w.status, w.token = "stored", it.part.VersionToken
 		if it.part.KeepChunks {
-			w.ChunkCount, w.TextBytes = row.ChunkCount, row.TextBytes
-			w.show(old)
+			w.shown, w.chunks, w.textBytes = old, row.ChunkCount, row.TextBytes
 			break
 		}
-		w.ChunkCount, w.TextBytes = it.part.ChunkCount, it.wholeText
-		w.show(t.key(it, row))
+		w.shown, w.chunks, w.textBytes = t.key(it, row), it.part.ChunkCount, it.wholeText
 	}
 	// What was stored before stays findable, unless it was fetched under another configuration.
-	if w.Status == "failed" && hasOld && current {
-		w.ChunkCount, w.TextBytes = row.ChunkCount, row.TextBytes
-		w.show(old)
+	if w.status == "failed" && hasOld && current {
+		w.shown, w.chunks, w.textBytes = old, row.ChunkCount, row.TextBytes
 	}
 }
 
 // write adds a document's row, and the chunks that it replaces.
 func (c *change) write(w write, row dbgen.LockDocumentsRow) {
-	switch w.Status {
+	switch w.status {
 	case "deleted":
 		c.deleted++
 	case "stored":
@@ -133,7 +130,7 @@ func (c *change) write(w write, row dbgen.LockDocumentsRow) {
 	case "failed":
 		c.failed++
 	}
-	if old, hasOld := keyOf(row); hasOld && !w.shows(old) {
+	if old, hasOld := keyOf(row); hasOld && w.shown != old {
 		c.replaced = append(c.replaced, old)
 		c.replacedChunks += int64(row.ChunkCount)
 	}
@@ -147,60 +144,58 @@ func keyOf(row dbgen.LockDocumentsRow) (Key, bool) {
 	return Key{Try: *row.TryID, FirstNo: *row.FirstNo, DocumentID: row.ID}, true
 }
 
-// write is one row of WriteDocuments.
+// write is what becomes of a document's row.
 type write struct {
-	ID           int64      `json:"id"`
-	WrittenNo    int64      `json:"written_no"`
-	Title        string     `json:"title"`
-	URL          string     `json:"url"`
-	MediaType    string     `json:"media_type"`
-	ContentHash  string     `json:"content_hash"`
-	VersionToken string     `json:"version_token"`
-	Links        []string   `json:"links"` // nil: the stored links stay
-	Memo         *string    `json:"memo"`  // nil: the stored memo stays; empty: none
-	ChunkCount   int32      `json:"chunk_count"`
-	TextBytes    int64      `json:"text_bytes"`
-	Status       string     `json:"status"`
-	Error        string     `json:"error"`
-	TryID        *uuid.UUID `json:"try_id"`
-	FirstNo      *int64     `json:"first_no"`
+	id, no int64
+	status string
+	reason string // of a failure
+	// said is the part whose title, address, media type and links the row gets; nil: its own stay, unless it is deleted.
+	said        *internalpb.DocumentPart
+	hash, token string
+	memo        []byte // nil: the stored memo stays, unless the document is deleted; empty: none
+	shown       Key    // of the chunks that can be found; zero: none
+	chunks      int32
+	textBytes   int64
 }
 
 func newWrite(it *item, document int64) write {
-	w := write{ID: document, WrittenNo: it.firstNo, Links: []string{}}
-	if p := it.part; p != nil && it.poison == "" {
-		w.Title, w.URL, w.MediaType, w.ContentHash = p.Title, p.Url, p.MediaType, p.ContentHash
-		w.Links = append(w.Links, p.Links...)
+	w := write{id: document, no: it.firstNo}
+	if it.part != nil && it.poison == "" {
+		w.said, w.hash = it.part, it.part.ContentHash
 	}
 	// The memo of a refused document is kept too: its source finds the document again by it.
-	if p := it.part; p != nil && wire.CheckMemo(p.Memo) == nil {
-		w.Memo = new(string(p.Memo))
+	if it.part != nil && wire.CheckMemo(it.part.Memo) == nil {
+		w.memo = append([]byte{}, it.part.Memo...)
 	}
 	return w
 }
 
-func (w *write) fail(why string) { w.Status, w.VersionToken, w.Error = "failed", "", why }
+func (w *write) fail(why string) { w.status, w.token, w.reason = "failed", "", why }
 
 // keepMetadataIf drops the metadata of a failed document for which there is no room: the stored metadata stays. Without its hash
 // its source sends it again.
 func (w *write) keepMetadataIf(hasRoom bool) {
 	if !hasRoom {
-		w.Title, w.URL, w.MediaType, w.ContentHash, w.Links = "", "", "", "", nil
+		w.said, w.hash = nil, ""
 	}
-}
-
-func (w *write) show(key Key) { w.TryID, w.FirstNo = &key.Try, &key.FirstNo }
-
-func (w *write) shows(key Key) bool {
-	return w.TryID != nil && *w.TryID == key.Try && *w.FirstNo == key.FirstNo
 }
 
 func (t *storeTx) writeDocuments(ctx context.Context, rows []write) error {
-	documents, err := json.Marshal(rows)
-	if err != nil {
-		return err
+	p := dbgen.WriteDocumentsParams{WrittenBy: t.try.ID, ConfigVersion: t.run.ConfigVersion}
+	for _, w := range rows {
+		var links []byte
+		if w.said != nil {
+			var err error
+			if links, err = json.Marshal(w.said.Links); err != nil {
+				return err
+			}
+		}
+		p.Ids, p.WrittenNos, p.Statuses, p.Errors = append(p.Ids, w.id), append(p.WrittenNos, w.no), append(p.Statuses, w.status), append(p.Errors, w.reason)
+		p.Titles, p.Urls = append(p.Titles, w.said.GetTitle()), append(p.Urls, w.said.GetUrl())
+		p.MediaTypes, p.Links = append(p.MediaTypes, w.said.GetMediaType()), append(p.Links, links)
+		p.Hashes, p.Tokens, p.Memos = append(p.Hashes, w.hash), append(p.Tokens, w.token), append(p.Memos, w.memo)
+		p.TryIds, p.FirstNos = append(p.TryIds, w.shown.Try), append(p.FirstNos, w.shown.FirstNo)
+		p.Chunks, p.TextBytes = append(p.Chunks, w.chunks), append(p.TextBytes, w.textBytes)
 	}
-	return t.q.WriteDocuments(ctx, dbgen.WriteDocumentsParams{
-		WrittenBy: t.try.ID, ConfigVersion: t.run.ConfigVersion, Documents: documents,
-	})
+	return t.q.WriteDocuments(ctx, p)
 }

@@ -61,28 +61,30 @@ WHERE m.try_id = @try_id AND m.no >= d.first_no AND m.no < d.first_no + d.parts 
     AND m.waits_for = d.claim;
 
 -- name: WriteDocuments :exec
--- What is not said (a title, a URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
--- owner may have been another; nothing stays of what is deleted. Chunks beyond a document's own are of a part that said its number and
--- something else: they go.
-WITH beyond AS (
-    DELETE FROM chunks c
-    USING jsonb_to_recordset(@documents::jsonb) AS n(id bigint, chunk_count integer, try_id uuid, first_no bigint)
-    WHERE n.try_id = @written_by::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
-        AND c.no >= n.chunk_count)
+-- What is not said (an empty title or URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier
+-- configuration: its owner may have been another; nothing stays of what is deleted. Links are JSON: an array of arrays has equally long ones.
+-- Chunks beyond a document's own are of a part that said its number and something else: they go.
+WITH w AS (SELECT * FROM ROWS FROM (unnest(@ids::bigint[]), unnest(@written_nos::bigint[]), unnest(@titles::text[]), unnest(@urls::text[]),
+        unnest(@media_types::text[]), unnest(@hashes::text[]), unnest(@tokens::text[]), unnest(@links::jsonb[]), unnest(@memos::bytea[]),
+        unnest(@chunks::integer[]), unnest(@text_bytes::bigint[]), unnest(@statuses::text[]), unnest(@errors::text[]),
+        unnest(@try_ids::uuid[]), unnest(@first_nos::bigint[]))
+    AS n(id, written_no, title, url, media_type, hash, token, links, memo, chunks, text_bytes, status, error, try_id, first_no)),
+beyond AS (DELETE FROM chunks c USING w
+    WHERE w.try_id = @written_by::uuid AND c.try_id = w.try_id AND c.first_no = w.first_no AND c.document_id = w.id AND c.no >= w.chunks)
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.url END, ''),
     media_type = coalesce(nullif(w.media_type, ''), CASE WHEN w.status = 'failed' AND d.config_version = @config_version::bigint THEN d.media_type END, ''),
-    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
-    text_bytes = w.text_bytes, status = w.status,
-    error = nullif(w.error, ''), written_by = @written_by::uuid, written_no = w.written_no, try_id = w.try_id,
-    first_no = w.first_no, config_version = @config_version::bigint, updated_at = clock_timestamp(),
-    links = CASE WHEN jsonb_typeof(w.links) = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(w.links))
-        WHEN d.config_version = @config_version::bigint THEN d.links ELSE '{}' END,
-    memo = CASE WHEN w.memo IS NOT NULL THEN nullif(w.memo, '')::json WHEN d.config_version = @config_version::bigint THEN d.memo END,
+    content_hash = w.hash, version_token = w.token, chunk_count = w.chunks, text_bytes = w.text_bytes, status = w.status,
+    error = nullif(w.error, ''), written_by = @written_by::uuid, written_no = w.written_no,
+    try_id = nullif(w.try_id, '00000000-0000-0000-0000-000000000000'), first_no = nullif(w.first_no, 0),
+    config_version = @config_version::bigint, updated_at = clock_timestamp(),
+    links = CASE WHEN w.links IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(nullif(w.links, 'null')))
+        WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.links ELSE '{}' END,
+    memo = CASE WHEN w.memo IS NOT NULL THEN nullif(convert_from(w.memo, 'UTF8'), '')::json
+        WHEN w.status <> 'deleted' AND d.config_version = @config_version::bigint THEN d.memo END,
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
-FROM jsonb_to_recordset(@documents::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
-    content_hash text, version_token text, links jsonb, memo text, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
+FROM w
 WHERE d.id = w.id;
 
 -- name: DeleteChunks :exec

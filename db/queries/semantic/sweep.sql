@@ -143,6 +143,10 @@ SELECT f.forgotten::integer AS workers, f.locks::integer AS locks FROM moves.for
 -- Up to a limit.
 SELECT count(*) FROM (SELECT FROM deleted_connectors LIMIT @most::integer) d;
 
+-- name: OldestDeletion :one
+-- Seconds since the deletion of the connector that waits longest for its documents to be removed; 0: none waits.
+SELECT coalesce(extract(epoch FROM clock_timestamp() - (SELECT min(deleted_at) FROM deleted_connectors)), 0)::double precision;
+
 -- name: AddSystemJob :one
 SELECT moves.add_system_job(@type::text, @name::text, @minutes::integer)::boolean;
 

@@ -546,39 +546,73 @@ func (q *Queries) TakeBackTry(ctx context.Context, arg TakeBackTryParams) error 
 }
 
 const writeDocuments = `-- name: WriteDocuments :exec
-WITH beyond AS (
-    DELETE FROM chunks c
-    USING jsonb_to_recordset($3::jsonb) AS n(id bigint, chunk_count integer, try_id uuid, first_no bigint)
-    WHERE n.try_id = $2::uuid AND c.try_id = n.try_id AND c.first_no = n.first_no AND c.document_id = n.id
-        AND c.no >= n.chunk_count)
+WITH w AS (SELECT id, written_no, title, url, media_type, hash, token, links, memo, chunks, text_bytes, status, error, try_id, first_no FROM ROWS FROM (unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]), unnest($6::text[]),
+        unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::jsonb[]), unnest($11::bytea[]),
+        unnest($12::integer[]), unnest($13::bigint[]), unnest($14::text[]), unnest($15::text[]),
+        unnest($16::uuid[]), unnest($17::bigint[]))
+    AS n(id, written_no, title, url, media_type, hash, token, links, memo, chunks, text_bytes, status, error, try_id, first_no)),
+beyond AS (DELETE FROM chunks c USING w
+    WHERE w.try_id = $2::uuid AND c.try_id = w.try_id AND c.first_no = w.first_no AND c.document_id = w.id AND c.no >= w.chunks)
 UPDATE documents d
 SET title = coalesce(nullif(w.title, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.title END, ''),
     url = coalesce(nullif(w.url, ''), CASE WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.url END, ''),
     media_type = coalesce(nullif(w.media_type, ''), CASE WHEN w.status = 'failed' AND d.config_version = $1::bigint THEN d.media_type END, ''),
-    content_hash = w.content_hash, version_token = w.version_token, chunk_count = w.chunk_count,
-    text_bytes = w.text_bytes, status = w.status,
-    error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no, try_id = w.try_id,
-    first_no = w.first_no, config_version = $1::bigint, updated_at = clock_timestamp(),
-    links = CASE WHEN jsonb_typeof(w.links) = 'array' THEN ARRAY(SELECT jsonb_array_elements_text(w.links))
-        WHEN d.config_version = $1::bigint THEN d.links ELSE '{}' END,
-    memo = CASE WHEN w.memo IS NOT NULL THEN nullif(w.memo, '')::json WHEN d.config_version = $1::bigint THEN d.memo END,
+    content_hash = w.hash, version_token = w.token, chunk_count = w.chunks, text_bytes = w.text_bytes, status = w.status,
+    error = nullif(w.error, ''), written_by = $2::uuid, written_no = w.written_no,
+    try_id = nullif(w.try_id, '00000000-0000-0000-0000-000000000000'), first_no = nullif(w.first_no, 0),
+    config_version = $1::bigint, updated_at = clock_timestamp(),
+    links = CASE WHEN w.links IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(nullif(w.links, 'null')))
+        WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.links ELSE '{}' END,
+    memo = CASE WHEN w.memo IS NOT NULL THEN nullif(convert_from(w.memo, 'UTF8'), '')::json
+        WHEN w.status <> 'deleted' AND d.config_version = $1::bigint THEN d.memo END,
     deleted_at = CASE WHEN w.status = 'deleted' THEN clock_timestamp() END
-FROM jsonb_to_recordset($3::jsonb) AS w(id bigint, written_no bigint, title text, url text, media_type text,
-    content_hash text, version_token text, links jsonb, memo text, chunk_count integer, text_bytes bigint, status text, error text, try_id uuid, first_no bigint)
+FROM w
 WHERE d.id = w.id
 `
 
 type WriteDocumentsParams struct {
 	ConfigVersion int64
 	WrittenBy     uuid.UUID
-	Documents     []byte
+	Ids           []int64
+	WrittenNos    []int64
+	Titles        []string
+	Urls          []string
+	MediaTypes    []string
+	Hashes        []string
+	Tokens        []string
+	Links         [][]byte
+	Memos         [][]byte
+	Chunks        []int32
+	TextBytes     []int64
+	Statuses      []string
+	Errors        []string
+	TryIds        []uuid.UUID
+	FirstNos      []int64
 }
 
-// What is not said (a title, a URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier configuration: its
-// owner may have been another; nothing stays of what is deleted. Chunks beyond a document's own are of a part that said its number and
-// something else: they go.
+// What is not said (an empty title or URL, links or a memo that are null, a media type where it failed) stays, unless it is of an earlier
+// configuration: its owner may have been another; nothing stays of what is deleted. Links are JSON: an array of arrays has equally long ones.
+// Chunks beyond a document's own are of a part that said its number and something else: they go.
 func (q *Queries) WriteDocuments(ctx context.Context, arg WriteDocumentsParams) error {
-	_, err := q.db.Exec(ctx, writeDocuments, arg.ConfigVersion, arg.WrittenBy, arg.Documents)
+	_, err := q.db.Exec(ctx, writeDocuments,
+		arg.ConfigVersion,
+		arg.WrittenBy,
+		arg.Ids,
+		arg.WrittenNos,
+		arg.Titles,
+		arg.Urls,
+		arg.MediaTypes,
+		arg.Hashes,
+		arg.Tokens,
+		arg.Links,
+		arg.Memos,
+		arg.Chunks,
+		arg.TextBytes,
+		arg.Statuses,
+		arg.Errors,
+		arg.TryIds,
+		arg.FirstNos,
+	)
 	return err
 }
 

@@ -239,6 +239,18 @@ func (q *Queries) KeepSweepPlace(ctx context.Context, arg KeepSweepPlaceParams) 
 	return err
 }
 
+const oldestDeletion = `-- name: OldestDeletion :one
+SELECT coalesce(extract(epoch FROM clock_timestamp() - (SELECT min(deleted_at) FROM deleted_connectors)), 0)::double precision
+`
+
+// Seconds since the deletion of the connector that waits longest for its documents to be removed; 0: none waits.
+func (q *Queries) OldestDeletion(ctx context.Context) (float64, error) {
+	row := q.db.QueryRow(ctx, oldestDeletion)
+	var column_1 float64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const passUnnamedChunks = `-- name: PassUnnamedChunks :one
 SELECT coalesce(max(u.id), 0)::bigint FROM (
     SELECT q.id FROM unnamed_chunks q WHERE q.id > $1 ORDER BY q.id LIMIT $2::integer) u
