@@ -387,7 +387,7 @@ CREATE TABLE key_waiters (
     key          text NOT NULL,
     user_id      integer NOT NULL,   -- 0 = the system
     due_at       timestamptz NOT NULL,
-    since        timestamptz NOT NULL DEFAULT clock_timestamp()
+    since        timestamptz NOT NULL DEFAULT now()   -- not behind the moment at which its claim decided: see lock_stale
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 -- waiting_keys, lock_waiting: the keys that are waited for, the owners who wait for one, and the longest due of each.
 CREATE INDEX key_waiters_turn ON key_waiters (key, user_id, due_at);

@@ -348,6 +348,7 @@ DECLARE
     wrapped boolean := false;
     share   integer;
     n       integer;
+    more    integer := 100;
 BEGIN
     WHILE cardinality(owners) < room LOOP
         SELECT w.user_id INTO last FROM key_waiters w WHERE w.key = full_key AND w.user_id > owner ORDER BY w.key, w.user_id LIMIT 1;
@@ -372,11 +373,32 @@ BEGIN
         room := room - n;
         EXIT WHEN room <= 0;
     END LOOP;
+    -- Owners of whom all are held or refused leave their turn to those behind them: to up to a hundred.
+    WHILE room > 0 AND more > 0 LOOP
+        more := more - 1;
+        SELECT w.user_id INTO last FROM key_waiters w WHERE w.key = full_key AND w.user_id > owner ORDER BY w.key, w.user_id LIMIT 1;
+        IF NOT FOUND THEN
+            EXIT WHEN wrapped;
+            wrapped := true;
+            owner := -1;
+            CONTINUE;
+        END IF;
+        EXIT WHEN wrapped AND last > served;
+        owner := last;
+        RETURN QUERY SELECT c.id, owner
+            FROM (SELECT w.connector_id, w.due_at FROM key_waiters w WHERE w.key = full_key AND w.user_id = owner
+                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at) w,
+                LATERAL (SELECT l.id FROM connectors l WHERE l.id = w.connector_id AND l.waits_for_key = full_key FOR NO KEY UPDATE SKIP LOCKED) c
+            LIMIT 1;
+        GET DIAGNOSTICS n = ROW_COUNT;
+        room := room - n;
+    END LOOP;
 END $$;
 -- +goose StatementEnd
 
 -- Locks those behind `after`, of the next `most` that wait for a key, that are to wait for it no longer whatever room it has: neither they nor their type
--- name it any more, or their deadline has passed since they began. last: the last that was looked at; null = there are no more.
+-- name it any more, or their deadline has passed since they began. Where that of the first slot had passed before, a later one waits, which came before
+-- they began. last: the last that was looked at; null = there are no more.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_stale(after integer, most integer, refused integer[], OUT last integer, OUT stale integer[])
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
@@ -393,7 +415,8 @@ BEGIN
             LATERAL (SELECT l.* FROM connectors l WHERE l.id = s.id OFFSET 0) r,
             LATERAL (SELECT l.id FROM connectors l WHERE l.id = r.id AND l.waits_for_key = w.key AND (refused IS NULL OR l.id <> ALL (refused))
                 FOR NO KEY UPDATE SKIP LOCKED) c
-        WHERE r.slot_at + make_interval(mins => r.deadline_minutes) BETWEEN w.since AND moment
+        WHERE moment >= make_interval(mins => r.deadline_minutes)
+                + CASE WHEN r.slot_at + make_interval(mins => r.deadline_minutes) >= w.since THEN r.slot_at ELSE w.since END
             OR NOT w.key = ANY (coalesce(r.concurrency_keys, '{}') || coalesce((SELECT t.concurrency_keys FROM connector_types t WHERE t.name = r.type), '{}')));
 END $$;
 -- +goose StatementEnd

@@ -115,7 +115,18 @@ func (s *Scheduler) claim(
 	if err != nil {
 		return nil, 0, err
 	}
-	keys, err := s.findPlaces(ctx, tx, all, true)
+	refuse := func(d dueNow, err error) error {
+		isNew, kept := s.unclaimed.add(d.row.ID, time.Now())
+		if isNew {
+			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", d.row.ID,
+				"type", connectorType, "err", err)
+		}
+		if kept {
+			aside++
+		}
+		return nil
+	}
+	keys, all, err := s.findPlaces(ctx, tx, how, all, true, refuse)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -146,6 +157,7 @@ func (s *Scheduler) claim(
 				signal(s.askWake)
 				continue
 			}
+			s.keyring.claimed(d.keys...)
 			t := triggerOf(connectorType, *r)
 			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Keys: d.keys})
 		}
@@ -174,17 +186,6 @@ func (s *Scheduler) claim(
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	refuse := func(d dueNow, err error) error {
-		isNew, kept := s.unclaimed.add(d.row.ID, time.Now())
-		if isNew {
-			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", d.row.ID,
-				"type", connectorType, "err", err)
-		}
-		if kept {
-			aside++
-		}
-		return nil
-	}
 	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < len(rows) {
 		return claimed, aside + over, err
 	}
@@ -196,7 +197,7 @@ func (s *Scheduler) claim(
 	if all, err = s.decideDue(ctx, tx, rows); err != nil {
 		return nil, 0, err
 	}
-	if keys, err = s.findPlaces(ctx, tx, all, false); err != nil {
+	if keys, all, err = s.findPlaces(ctx, tx, how, all, false, refuse); err != nil {
 		return nil, 0, err
 	}
 	decideKeys(all, keys, false)

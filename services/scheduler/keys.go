@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,42 +33,55 @@ type places struct {
 	room map[string]int     // of each that has a limit
 }
 
-// findPlaces asks for the concurrency keys of those that are to be claimed. claims: the transaction claims them, and has their keys' turns.
-func (s *Scheduler) findPlaces(ctx context.Context, tx pgx.Tx, all []dueNow, claims bool) (*places, error) {
-	var ids []int32
+// findPlaces asks for the concurrency keys of those that are to be claimed, and returns those of all that go on: a connector whose keys Postgres
+// refuses to tell, because of a run of it that cannot be ended, is refused. claims: the transaction claims them, and has their keys' turns.
+func (s *Scheduler) findPlaces(
+	ctx context.Context, tx pgx.Tx, how attempt, all []dueNow, claims bool, refuse func(dueNow, error) error,
+) (*places, []dueNow, error) {
+	var keyed []dueNow
 	for _, d := range all {
 		if d.row.HasKeys && d.runs() {
-			ids = append(ids, d.row.ID)
+			keyed = append(keyed, d)
 		}
 	}
 	p := &places{of: map[int32][]string{}, room: map[string]int{}}
-	if len(ids) == 0 {
-		return p, nil
+	if len(keyed) == 0 {
+		return p, all, nil
 	}
-	q := s.queries.WithTx(tx)
-	found, err := q.KeysOf(ctx, ids)
-	if err != nil {
-		return nil, wrap("ask for concurrency keys", err)
-	}
-	known := map[string]bool{}
+	known, refused := map[string]bool{}, map[int32]bool{}
 	var names []string
-	for _, k := range found {
-		p.of[k.ID] = k.Keys
-		for _, key := range k.Keys {
-			if !known[key] {
-				known[key] = true
-				names = append(names, key)
+	err := write(ctx, tx, how, keyed, func(tx pgx.Tx, part []dueNow) error {
+		ids := make([]int32, len(part))
+		for i, d := range part {
+			ids[i] = d.row.ID
+		}
+		found, err := s.queries.WithTx(tx).KeysOf(ctx, ids)
+		for _, k := range found {
+			p.of[k.ID] = k.Keys
+			for _, key := range k.Keys {
+				if !known[key] {
+					known[key] = true
+					names = append(names, key)
+				}
 			}
 		}
-	}
-	rooms, err := q.KeyRoom(ctx, dbgen.KeyRoomParams{Keys: names, Claims: claims})
+		return wrap("ask for concurrency keys", err)
+	}, func(d dueNow, err error) error {
+		refused[d.row.ID] = true
+		return refuse(d, err)
+	})
 	if err != nil {
-		return nil, wrap("ask for places of concurrency keys", err)
+		return nil, nil, err
+	}
+	all = slices.DeleteFunc(all, func(d dueNow) bool { return refused[d.row.ID] })
+	rooms, err := s.queries.WithTx(tx).KeyRoom(ctx, dbgen.KeyRoomParams{Keys: names, Claims: claims})
+	if err != nil {
+		return nil, nil, wrap("ask for places of concurrency keys", err)
 	}
 	for _, r := range rooms {
 		p.room[r.Key] = int(r.Room)
 	}
-	return p, nil
+	return p, all, nil
 }
 
 // take gives a connector that is claimed a place of each of its keys, or says which of them is full.
@@ -109,6 +123,7 @@ type keyring struct {
 	mu     sync.Mutex
 	hints  map[string]bool  // keys that may have a place
 	served map[string]int32 // the owner who had the last turn of a key
+	idle   map[string]int   // how many turns of a key, one after another, have made some due of whom none was claimed
 	after  string           // the key that the round has come to
 }
 
@@ -160,6 +175,36 @@ func (k *keyring) serve(key string, owner int32) {
 	k.served[key] = owner
 }
 
+// turn is how many of those that wait for a key with room its next turn makes due: twice as many after each turn of which nobody was claimed.
+// Those may find another key full, or the cap of their type, and somebody behind them may not.
+func (k *keyring) turn(key string, room int) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return min(min(room, mostReleased)<<min(k.idle[key], 9), mostReleased)
+}
+
+// turned writes down that a turn of a key has made some due.
+func (k *keyring) turned(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.idle == nil || len(k.idle) >= mostServed {
+		k.idle = map[string]int{}
+	}
+	k.idle[key]++
+}
+
+// claimed writes down that somebody with these keys is claimed, or that they have no place.
+func (k *keyring) claimed(keys ...string) {
+	if len(keys) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range keys {
+		delete(k.idle, key)
+	}
+}
+
 // releaseWaiting makes those due that wait for a concurrency key which has a place, and those that are to wait no longer. It says after how long to
 // look again; 0 = nobody waits. What fails, fails for its key: the others go on, and so does the look at what is due.
 func (s *Scheduler) releaseWaiting(ctx context.Context) (again time.Duration) {
@@ -204,16 +249,23 @@ func (s *Scheduler) releaseWaiting(ctx context.Context) (again time.Duration) {
 		if !key.Named {
 			passed, after = passed+1, key.Key
 		}
-		if key.Room <= 0 || done[key.Key] {
+		if key.Room <= 0 {
+			k.claimed(key.Key)
+			continue
+		}
+		if done[key.Key] {
 			continue
 		}
 		done[key.Key] = true
-		n, err := s.releaseKey(ctx, key.Key, min(int(key.Room), mostReleased))
+		n, err := s.releaseKey(ctx, key.Key, k.turn(key.Key, int(key.Room)))
 		if err != nil {
 			failed("key "+key.Key, err)
 		}
 		if n > 0 && n < int(key.Room) { // more than one look makes due, or an owner has fewer than a share
 			again = turnEvery
+		}
+		if n > 0 {
+			k.turned(key.Key)
 		}
 	}
 	switch {
