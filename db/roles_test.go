@@ -27,13 +27,13 @@ var someColumns = map[string]string{
 	"semantic u deleted_connectors": "attempts next_at place",
 	"scheduler u refresh_defaults":  "minutes",
 	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
-		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition max_retries " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at created_by updated_by status",
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
-		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition max_retries " +
+		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
-	"console i connector_types":   "name kind default_refresh_minutes max_concurrent_syncs",
-	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs",
+	"console i connector_types":   "name kind default_refresh_minutes max_concurrent_syncs concurrency_keys",
+	"console u connector_types":   "default_refresh_minutes max_concurrent_syncs concurrency_keys",
 	"console u documents":         "version_token",
 	"console u connector_secrets": "envelope",
 	"console r access_tokens":     "all but secret_sha256",

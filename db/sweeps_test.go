@@ -214,7 +214,7 @@ func TestTheLedgerKeepsWhatTheOpenRunHad(t *testing.T) {
 		documents_deleted = 6, documents_unchanged = 7, chunks_stored = 8, listing_whole = true, new_state = '{}', reason = 'of the worker',
 		parameters = '{"depth": 1}', progress_done = 10, progress_total = 11, progress_text = 'half', warnings = '{slow}', result = '{"n": 1}'`)
 	const all = `SELECT (to_jsonb(r) - ARRAY['worker_id', 'fails_if_lost', 'new_state', 'reason', 'drain_seq', 'dispatched_at', 'whole', 'unnamed', 'waiting',
-		'counted_through', 'cut', 'cut_kind', 'advanced', 'user_id', 'acknowledged', 'publish_error', 'not_taken', 'wait_message', 'has_locks', 'freed_asks'])::text FROM open_runs r WHERE id = $1`
+		'counted_through', 'cut', 'cut_kind', 'advanced', 'user_id', 'acknowledged', 'publish_error', 'not_taken', 'wait_message', 'has_locks', 'has_keys', 'freed_asks'])::text FROM open_runs r WHERE id = $1`
 	before := one[string](b, all, try.Run)
 	for key, value := range one[map[string]any](b, `SELECT jsonb_strip_nulls($1::jsonb)`, before) {
 		if value == 0.0 {

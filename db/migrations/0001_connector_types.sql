@@ -14,6 +14,12 @@ CREATE TABLE connector_types (
     -- How many connectors of the type may be PENDING or SYNCING at once; 0 = no cap, null = the service's default.
     max_concurrent_syncs integer
         CONSTRAINT connector_types_cap_range CHECK (max_concurrent_syncs >= 0),
+    -- Keys that every connector of the type has besides its own: docs/concurrency.md.
+    concurrency_keys text[]
+        CONSTRAINT connector_types_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND array_lower(concurrency_keys, 1) = 1
+            AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
+            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
+            AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
     -- Another type with one of these names would keep ours from being added.
     CONSTRAINT connector_types_name_is_the_systems CHECK (system OR name NOT IN
         ('ledger_retention', 'audit_retention', 'lease_sweep', 'orphan_sweep', 'search_index_review', 'lease_report')),
@@ -31,6 +37,37 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connector_types_stay BEFORE UPDATE OF system ON connector_types FOR EACH ROW
     WHEN (NEW.system <> OLD.system) EXECUTE FUNCTION connector_types_stay();
+
+-- How many runs that have a key may be in flight at once. A key without a row has no limit. Administrators write them.
+CREATE TABLE concurrency_limits (
+    key        text PRIMARY KEY
+        CONSTRAINT concurrency_limits_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$'),
+    most       integer NOT NULL
+        CONSTRAINT concurrency_limits_most_range CHECK (most BETWEEN 0 AND 10000),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_by text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_by text
+);
+
+-- A limit that comes, changes or goes: the scheduler looks at once at those that wait for its key.
+-- +goose StatementBegin
+CREATE FUNCTION concurrency_limits_write() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.key <> OLD.key THEN
+            RAISE EXCEPTION 'limit of key %: its key cannot be changed', OLD.key USING ERRCODE = 'check_violation',
+                SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'concurrency_limits_key_stays', HINT = 'Add another, and delete this one.';
+        END IF;
+        NEW.updated_at := clock_timestamp();
+    END IF;
+    PERFORM pg_notify('connectors_due', 'key:' || coalesce(NEW.key, OLD.key));
+    RETURN coalesce(NEW, OLD);
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER concurrency_limits_write BEFORE INSERT OR UPDATE OR DELETE ON concurrency_limits
+    FOR EACH ROW EXECUTE FUNCTION concurrency_limits_write();
 
 -- Whether the last claim of a capped type left something due because of the cap: the next verdict wakes the scheduler. A table of
 -- its own, so that a transaction which ends a run and stays open keeps nobody from adding connectors of the type or from its cap.
@@ -214,5 +251,7 @@ DROP TABLE owner_quotas;
 DROP TABLE waiting_types;
 DROP FUNCTION default_refresh(text);
 DROP TABLE refresh_defaults;
+DROP TABLE concurrency_limits;
+DROP FUNCTION concurrency_limits_write();
 DROP TABLE connector_types;
 DROP FUNCTION connector_types_stay();

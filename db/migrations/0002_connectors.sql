@@ -142,13 +142,21 @@ CREATE TABLE connectors (
     -- Since when its source puts it off and it comes no further: no sync has completed, nor passed a checkpoint that brought it further.
     -- Null where none was postponed since, or one has failed, which is seen.
     put_off_since        timestamptz,
+    -- Which of them may be in flight at once is limited by their keys, and those of its type: docs/concurrency.md.
+    concurrency_keys     text[]
+        CONSTRAINT connectors_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND array_lower(concurrency_keys, 1) = 1
+            AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
+            AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
+            AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
+    -- The key that was full when it was to be claimed: it is not due until a look gives it a turn, or its row is written.
+    waits_for_key        text,
     -- When its condition was met for what it is due for; null = it was not asked yet, or there is none.
     condition_met_at     timestamptz,
     -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
     asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
         AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
     -- When it is to be claimed: for what it is due for, unless its condition is to be asked first, or for a run with parameters.
-    due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL THEN NULL
+    due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL OR waits_for_key IS NOT NULL THEN NULL
         WHEN condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
             AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false) THEN parameters_due_at
         ELSE least(next_sync_at, parameters_due_at) END) STORED,
@@ -164,7 +172,9 @@ CREATE TABLE connectors (
         CHECK (next_sync_at IS NULL OR (status IN ('ACTIVE', 'ERROR') AND due_reason IS NOT NULL)),
     CONSTRAINT connectors_slots_range CHECK (slot_at BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND slots_through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'),
-    CONSTRAINT connectors_planned_at_rest CHECK (NOT needs_plan OR status IN ('ACTIVE', 'ERROR'))
+    CONSTRAINT connectors_planned_at_rest CHECK (NOT needs_plan OR status IN ('ACTIVE', 'ERROR')),
+    CONSTRAINT connectors_wait_at_rest
+        CHECK (waits_for_key IS NULL OR (run_id IS NULL AND (next_sync_at IS NOT NULL OR parameters_due_at IS NOT NULL)))
 -- Each claim leaves a dead entry at the front of connectors_due, and each look walks over them until they are vacuumed.
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
@@ -370,6 +380,56 @@ CREATE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, fresh_within_m
     EXECUTE FUNCTION connectors_note_freshness();
 CREATE TRIGGER connectors_freshness_gone AFTER DELETE ON connectors
     FOR EACH ROW WHEN (OLD.fresh_within_minutes IS NOT NULL) EXECUTE FUNCTION connectors_note_freshness();
+-- The connectors that wait for a concurrency key (waits_for_key). A trigger keeps it equal to connectors, whatever writes there. A table of
+-- its own for the same reason.
+CREATE TABLE key_waiters (
+    connector_id integer PRIMARY KEY,
+    key          text NOT NULL,
+    user_id      integer NOT NULL,   -- 0 = the system
+    due_at       timestamptz NOT NULL,
+    since        timestamptz NOT NULL DEFAULT now()   -- not behind the moment at which its claim decided: see lock_stale
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+-- waiting_keys, lock_waiting: the keys that are waited for, the owners who wait for one, and the longest due of each.
+CREATE INDEX key_waiters_turn ON key_waiters (key, user_id, due_at);
+-- Whatever is written to a connector that waits has its next claim look at its keys anew. It comes after connectors_user_update.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_wait_anew() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.waits_for_key := NULL;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_wait_anew BEFORE UPDATE ON connectors FOR EACH ROW
+    WHEN (OLD.waits_for_key IS NOT NULL) EXECUTE FUNCTION connectors_wait_anew();
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_waiter() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM key_waiters;
+        RETURN NULL;
+    ELSIF TG_OP <> 'INSERT' THEN
+        DELETE FROM key_waiters w WHERE w.connector_id = OLD.id;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN
+        IF NEW.waits_for_key IS NOT NULL THEN
+            INSERT INTO key_waiters (connector_id, key, user_id, due_at)
+            VALUES (NEW.id, NEW.waits_for_key, coalesce(NEW.user_id, 0), least(NEW.next_sync_at, NEW.parameters_due_at))
+            ON CONFLICT (connector_id) DO UPDATE SET key = EXCLUDED.key, user_id = EXCLUDED.user_id, due_at = EXCLUDED.due_at, since = EXCLUDED.since;
+        ELSIF NEW.due_at <= clock_timestamp() AND current_setting('echomind.releasing', true) IS DISTINCT FROM 'on' THEN
+            PERFORM pg_notify('connectors_due', NEW.type);
+        END IF;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_waits_added AFTER INSERT ON connectors
+    FOR EACH ROW WHEN (NEW.waits_for_key IS NOT NULL) EXECUTE FUNCTION connectors_note_waiter();
+CREATE TRIGGER connectors_waits_changed AFTER UPDATE ON connectors
+    FOR EACH ROW WHEN (NEW.waits_for_key IS DISTINCT FROM OLD.waits_for_key) EXECUTE FUNCTION connectors_note_waiter();
+CREATE TRIGGER connectors_waits_gone AFTER DELETE ON connectors
+    FOR EACH ROW WHEN (OLD.waits_for_key IS NOT NULL) EXECUTE FUNCTION connectors_note_waiter();
+CREATE TRIGGER connectors_waits_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_waiter();
 
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
@@ -411,6 +471,9 @@ DROP TABLE connectors;
 DROP TABLE calendar_users;
 DROP TABLE connector_freshness;
 DROP FUNCTION connectors_note_freshness();
+DROP TABLE key_waiters;
+DROP FUNCTION connectors_note_waiter();
+DROP FUNCTION connectors_wait_anew();
 DROP FUNCTION connectors_note_calendar();
 DROP TABLE system_jobs;
 DROP FUNCTION connectors_note_system();

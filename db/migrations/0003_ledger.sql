@@ -81,6 +81,8 @@ CREATE TABLE open_runs (
     wait_message         text,
     -- Whether it has asked for a lock of a scarce thing: what ends it frees those.
     has_locks            boolean NOT NULL DEFAULT false,
+    -- Whether it has places of concurrency keys: they go with the row, see open_runs_leave_keys.
+    has_keys             boolean NOT NULL DEFAULT false,
     -- The last hundred of its try's questions for locks that it has given up: such a question is given nothing, should it arrive later.
     freed_asks           bigint[],
     -- Which providers it has used, and why not the ones before; which locks people took from it: the last ten, as docs/states.md says.
@@ -101,6 +103,41 @@ CREATE TABLE open_runs (
     CONSTRAINT open_runs_notes_range CHECK (notes BETWEEN 0 AND stored),
     CONSTRAINT open_runs_picked_up_by_a_try CHECK ((picked_up_at IS NULL) = (try_id IS NULL))
 ) WITH (fillfactor = 60);
+
+-- The concurrency keys that open runs have, with a limit or without: a limit that comes counts them, too. A row is there as long as its open run,
+-- whatever deletes that. A foreign key would look here for each run that ends, also where nothing has keys.
+CREATE TABLE key_places (
+    key          text NOT NULL,
+    run_id       uuid NOT NULL,
+    connector_id integer NOT NULL,
+    user_id      integer NOT NULL,
+    since        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (key, run_id)
+);
+-- open_runs_leave_keys: the places that a run leaves.
+CREATE INDEX key_places_run ON key_places (run_id);
+-- The scheduler is told of a place that somebody waits for. Nothing depends on it: its looks come to each key by themselves.
+-- +goose StatementBegin
+CREATE FUNCTION open_runs_leave_keys() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    place text;
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM key_places;
+        RETURN NULL;
+    END IF;
+    FOR place IN DELETE FROM key_places p WHERE p.run_id = OLD.id RETURNING p.key LOOP
+        IF EXISTS (SELECT FROM key_waiters w WHERE w.key = place) THEN
+            PERFORM pg_notify('connectors_due', 'key:' || place);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER open_runs_leave_keys AFTER DELETE ON open_runs
+    FOR EACH ROW WHEN (OLD.has_keys) EXECUTE FUNCTION open_runs_leave_keys();
+CREATE TRIGGER open_runs_leave_all_keys AFTER TRUNCATE ON open_runs FOR EACH STATEMENT EXECUTE FUNCTION open_runs_leave_keys();
 
 -- redispatch: what waits to be picked up, the longest dispatched first.
 CREATE INDEX open_runs_pending ON open_runs (type, dispatched_at) WHERE picked_up_at IS NULL;
@@ -298,7 +335,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.fresh_within_minutes, c.synced_version, c.config_version, c.calendar, c.calendar_use,
-    c.condition, c.asks_condition, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
+    c.condition, c.asks_condition, c.waits_for_key, kl.most AS key_most, kp.held AS key_held, ks.since AS key_held_since, ks.connector_id AS key_holder, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.parameters_due_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
     w.expires_at AS lease_expires_at, r.fetched_at, r.drain_seq, r.total, r.stored, r.whole, r.cut,
@@ -335,7 +372,13 @@ LEFT JOIN unmet_slots u ON u.connector_id = c.id
 -- The lock that the run has waited for longest.
 LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
     AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
-LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_timestamp());
+LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_timestamp())
+LEFT JOIN concurrency_limits kl ON kl.key = c.waits_for_key
+-- Who has the places of the key that it waits for: how many.
+LEFT JOIN LATERAL (SELECT count(*) AS held FROM key_places p WHERE p.key = c.waits_for_key) kp ON true
+-- And who has had one longest, of up to 1,000.
+LEFT JOIN LATERAL (SELECT p.since, p.connector_id FROM (SELECT o.since, o.connector_id FROM key_places o WHERE o.key = c.waits_for_key LIMIT 1000) p
+    ORDER BY p.since LIMIT 1) ks ON true;
 
 -- +goose Down
 DROP VIEW connector_evidence;
@@ -348,4 +391,6 @@ DROP TABLE lock_waiters;
 DROP TABLE resource_locks;
 DROP SEQUENCE lock_epochs;
 DROP TABLE workers;
+DROP TABLE key_places;
 DROP TABLE open_runs;
+DROP FUNCTION open_runs_leave_keys();

@@ -121,10 +121,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Writes down the places of concurrency keys that the runs of claims have. claims: see claim.
+-- +goose StatementBegin
+CREATE FUNCTION moves.take_places(claims jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO key_places (key, run_id, connector_id, user_id)
+    SELECT u.key, r.id, r.connector_id, r.user_id FROM jsonb_to_recordset(claims) k(run_id uuid, keys text[]),
+        LATERAL (SELECT o.* FROM open_runs o WHERE o.id = k.run_id AND o.has_keys OFFSET 0) r, unnest(k.keys) u(key);
+END $$;
+-- +goose StatementEnd
+
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
--- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked}], passed: see answer_slots;
--- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked.
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked, keys}], passed: see answer_slots;
+-- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked; keys: the concurrency keys of which
+-- it has a place, see key_room.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -136,34 +147,36 @@ DECLARE
     through timestamptz[];
     passed  boolean;
     stale   uuid[];
+    keyed   boolean[];
     claimed integer;
     asked   integer[];
     for_it  uuid[];
     taken   integer := 0;
+    keyed_too boolean[];
 BEGIN
-    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), array_agg(k.through), coalesce(bool_or(k.passed IS NOT NULL), false)
-        INTO ids, run_ids, slots, through, passed
-        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz, asked boolean)
+    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.slot), array_agg(k.through), coalesce(bool_or(k.passed IS NOT NULL), false), array_agg(k.keys IS NOT NULL)
+        INTO ids, run_ids, slots, through, passed, keyed
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, slot timestamptz, passed jsonb, through timestamptz, asked boolean, keys text[])
         WHERE k.asked IS NOT TRUE;
-    SELECT array_agg(k.id), array_agg(k.run_id) INTO asked, for_it
-        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, asked boolean) WHERE k.asked;
+    SELECT array_agg(k.id), array_agg(k.run_id), array_agg(k.keys IS NOT NULL) INTO asked, for_it, keyed_too
+        FROM jsonb_to_recordset(claims) k(id integer, run_id uuid, asked boolean, keys text[]) WHERE k.asked;
     stale := ARRAY(SELECT r.id FROM unnest(ids || asked) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
     IF stale <> '{}' THEN
         PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
     END IF;
     IF asked IS NOT NULL THEN
-        taken := moves.claim_asked(asked, for_it, moment);
+        taken := moves.claim_asked(asked, for_it, keyed_too, moment);
     END IF;
     PERFORM moves.end_unmet(ids);
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at, has_keys)
     SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
             AND (k.slot > coalesce(c.slots_through, '-infinity') OR moves.is_unanswered(c.id, c.added_version, k.slot)) THEN k.slot END,
-        c.next_sync_at, clock_timestamp(), c.config_version, moment
-    FROM unnest(ids, run_ids, slots) k(id, run_id, slot), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
+        c.next_sync_at, clock_timestamp(), c.config_version, moment, k.keyed
+    FROM unnest(ids, run_ids, slots, keyed) k(id, run_id, slot, keyed), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, condition_met_at = NULL,
@@ -181,6 +194,9 @@ BEGIN
         LATERAL (SELECT l.ctid, l.next_sync_at FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.status IN ('ACTIVE', 'ERROR') AND at.next_sync_at IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
+    IF true = ANY (keyed || keyed_too) THEN
+        PERFORM moves.take_places(claims);
+    END IF;
     RETURN claimed + taken;
 END $$;
 -- +goose StatementEnd
@@ -188,14 +204,14 @@ END $$;
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked, each for the run that was asked for with parameters. Where it
 -- stands by itself is kept, and has its turn once that run is over: the moments of its own syncs, and its slots, stay as they are.
 -- +goose StatementBegin
-CREATE FUNCTION moves.claim_asked(ids integer[], run_ids uuid[], moment timestamptz) RETURNS integer
+CREATE FUNCTION moves.claim_asked(ids integer[], run_ids uuid[], keyed boolean[], moment timestamptz) RETURNS integer
     LANGUAGE plpgsql AS $$
 DECLARE
     claimed integer;
 BEGIN
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
-    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment
-    FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at, has_keys)
+    SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), 'manual', c.parameters_due_at, clock_timestamp(), c.config_version, c.next_parameters, moment, k.keyed
+    FROM unnest(ids, run_ids, keyed) k(id, run_id, keyed), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, kept_plan = moves.kept(c), next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
@@ -572,25 +588,30 @@ CREATE FUNCTION moves.claim_again(c connectors) RETURNS uuid LANGUAGE plpgsql AS
 DECLARE
     present timestamptz := clock_timestamp();
     lost    record;
+    next    uuid;
 BEGIN
-    SELECT o.deletions_allowed_at, o.parameters, o.due_at INTO lost FROM open_runs o WHERE o.id = c.run_id;
+    SELECT o.deletions_allowed_at, o.parameters, o.due_at, o.has_keys INTO lost FROM open_runs o WHERE o.id = c.run_id;
     c.status_message := 'worker lost: its lease ran out';
     c.deletions_allowed_at := coalesce(c.deletions_allowed_at, lost.deletions_allowed_at);
+    next := gen_random_uuid();
+    IF lost.has_keys THEN
+        UPDATE key_places p SET run_id = next WHERE p.run_id = c.run_id;
+    END IF;
     PERFORM moves.end_runs(ARRAY[c.run_id], 'failed', 'worker lost', c.status_message);
-    c.run_id := gen_random_uuid();
+    c.run_id := next;
     c.status := 'PENDING';
     c.failure_count := c.failure_count + 1;
     c.put_off_since := NULL;   -- the failure is seen
-    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at)
+    INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, config_version, parameters, dispatched_at, has_keys)
     VALUES (c.run_id, c.id, c.type, coalesce(c.user_id, 0), 'rescue',
-        CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present);
+        CASE WHEN lost.parameters IS NULL THEN present ELSE lost.due_at END, present, c.config_version, lost.parameters, present, lost.has_keys);
     PERFORM moves.put(ARRAY[c]);
     RETURN c.run_id;
 END $$;
 -- +goose StatementEnd
 
 -- SYNCING -> PENDING under a new run, which fences the lost worker: at once, the first time. The old run has failed; the new
--- one keeps the place it holds, so that the cap does not apply. silent: [{id, beats}]. With apart each is tried in a savepoint of
+-- one keeps the places it holds, so that no cap and no limit of a key applies. silent: [{id, beats}]. With apart each is tried in a savepoint of
 -- its own, only after a whole batch failed: a refused row is named in `problem`; refused are connectors that are left out.
 -- +goose StatementBegin
 CREATE FUNCTION moves.rescue(silent jsonb, foreign_timeout interval, batch integer, apart boolean DEFAULT false,
@@ -629,7 +650,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION moves.claim_asked(integer[], uuid[], timestamptz);
+DROP FUNCTION moves.claim_asked(integer[], uuid[], boolean[], timestamptz);
 DROP FUNCTION moves.rescue(jsonb, interval, integer, boolean, integer[], bigint);
 DROP FUNCTION moves.claim_again(connectors);
 DROP FUNCTION moves.lock_run(uuid, boolean);
@@ -647,6 +668,7 @@ DROP FUNCTION moves.plan(jsonb);
 DROP FUNCTION moves.skip_unmet(jsonb);
 DROP FUNCTION moves.lock_unplanned(integer, integer[]);
 DROP FUNCTION moves.claim(jsonb, timestamptz);
+DROP FUNCTION moves.take_places(jsonb);
 DROP FUNCTION moves.answer_slots(jsonb);
 DROP FUNCTION moves.message_bytes(jsonb, jsonb, jsonb);
 DROP FUNCTION moves.note_waiting(text, boolean);

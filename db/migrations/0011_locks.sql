@@ -238,7 +238,212 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Concurrency keys, see docs/concurrency.md. A claim asks keys_of and key_room, parks what finds a key full, and hands the keys of the others to
+-- claim. Nobody has to remember that a place became free: looks go round the keys that are waited for, and work out how many places each has.
+
+-- The concurrency keys of connectors that the transaction has locked, with those of their types, each once. A run that stands open all the same
+-- is closed, see claim: it would hold a place against its own connector.
+-- +goose StatementBegin
+CREATE FUNCTION moves.keys_of(ids integer[]) RETURNS TABLE (id integer, keys text[])
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
+#variable_conflict use_column
+DECLARE
+    stale uuid[];
+BEGIN
+    stale := ARRAY(SELECT r.id FROM unnest(ids) k(id), LATERAL (SELECT o.id FROM open_runs o WHERE o.connector_id = k.id OFFSET 0) r);
+    IF stale <> '{}' THEN
+        PERFORM moves.end_runs(stale, 'superseded', 'claimed again');
+    END IF;
+    RETURN QUERY SELECT c.id, ARRAY(SELECT DISTINCT u.key FROM unnest(c.concurrency_keys || (
+            SELECT t.concurrency_keys FROM connector_types t WHERE t.name = c.type)) u(key) ORDER BY 1)
+        FROM unnest(ids) k(id), LATERAL (SELECT l.id, l.concurrency_keys, l.type FROM connectors l WHERE l.id = k.id OFFSET 0) c;
+END $$;
+-- +goose StatementEnd
+
+-- How many more runs of each of these keys may be in flight; keys without a limit are left out. claims: the transaction is to claim, and has the
+-- turn of each key until its end, so that it sees what claimers before it have committed, and none after it sees less. Turns are 128: a lock for each
+-- key would fill Postgres's table of locks. Claimers take them in one order, and wait a second for one of them at most. A key whose turn somebody
+-- holds for longer has no place meanwhile.
+-- +goose StatementBegin
+CREATE FUNCTION moves.key_room(keys text[], claims boolean) RETURNS TABLE (key text, room integer)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+#variable_conflict use_column
+DECLARE
+    limited text[];
+    turn    integer;
+    missed  integer[] := '{}';
+BEGIN
+    limited := ARRAY(SELECT l.key FROM (SELECT DISTINCT u.key FROM unnest(keys) u(key)) k,
+        LATERAL (SELECT c.key FROM concurrency_limits c WHERE c.key = k.key OFFSET 0) l);
+    IF claims THEN
+        FOR turn IN SELECT DISTINCT hashtext(u.key) & 127 FROM unnest(limited) u(key) ORDER BY 1 LOOP
+            CONTINUE WHEN pg_try_advisory_xact_lock(hashtext('echomind.key'), turn);
+            IF missed = '{}' THEN
+                BEGIN
+                    PERFORM pg_advisory_xact_lock(hashtext('echomind.key'), turn);
+                EXCEPTION WHEN lock_not_available THEN
+                    missed := missed || turn;
+                END;
+            ELSE
+                missed := missed || turn;
+            END IF;
+        END LOOP;
+    END IF;
+    -- A statement of its own: it sees what the claimers before have committed.
+    RETURN QUERY SELECT l.key, CASE WHEN (hashtext(l.key) & 127) = ANY (missed) THEN 0
+            ELSE l.most - (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = l.key LIMIT l.most) held)::integer END
+        FROM unnest(limited) u(key), LATERAL (SELECT c.key, c.most FROM concurrency_limits c WHERE c.key = u.key OFFSET 0) l;
+END $$;
+-- +goose StatementEnd
+
+-- Has connectors that the transaction has locked wait for the key beside each: they are not due, and no look walks over them.
+-- +goose StatementBegin
+CREATE FUNCTION moves.park(ids integer[], full_keys text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    parked integer;
+BEGIN
+    UPDATE connectors c SET waits_for_key = w.key
+    FROM unnest(ids, full_keys) w(id, key), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = w.id AND l.due_at IS NOT NULL OFFSET 0) at
+    WHERE c.ctid = at.ctid;
+    GET DIAGNOSTICS parked = ROW_COUNT;
+    RETURN parked;
+END $$;
+-- +goose StatementEnd
+
+-- Of keys that are waited for how many places each has: of those that are named, and of up to `most` behind `after`, in their order. 10000 of one
+-- without a limit. named says that it is not of the latter.
+-- +goose StatementBegin
+CREATE FUNCTION moves.waiting_keys(hints text[], after text, most integer) RETURNS TABLE (key text, room integer, named boolean)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_sort = off AS $$
+#variable_conflict use_column
+DECLARE
+    next_key text := after;
+    names    text[] := '{}';
+BEGIN
+    WHILE cardinality(names) < most LOOP
+        SELECT w.key INTO next_key FROM key_waiters w WHERE w.key > next_key ORDER BY w.key LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        names := names || next_key;
+    END LOOP;
+    RETURN QUERY SELECT k.key, coalesce(l.most - (SELECT count(*) FROM (SELECT FROM key_places p WHERE p.key = k.key LIMIT l.most) held)::integer, 10000), k.named
+        FROM (SELECT u.key, false AS named, u.no FROM unnest(names) WITH ORDINALITY u(key, no)
+            UNION ALL SELECT h.key, true, NULL FROM unnest(hints) h(key) WHERE EXISTS (SELECT FROM key_waiters w WHERE w.key = h.key)) k
+        LEFT JOIN LATERAL (SELECT c.most FROM concurrency_limits c WHERE c.key = k.key OFFSET 0) l ON true
+        ORDER BY k.no;
+END $$;
+-- +goose StatementEnd
+
+-- Locks those whose turn it is of them that wait for a key: up to `room`, owner by owner behind `served`, of each as many as of the others, the longest due
+-- first. What somebody holds is skipped, and refused ones are left out.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_waiting(full_key text, room integer, served integer, refused integer[]) RETURNS TABLE (id integer, user_id integer)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
+    SET enable_sort = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    owners  integer[] := '{}';
+    owner   integer := served;
+    last    integer;
+    wrapped boolean := false;
+    share   integer;
+    n       integer;
+    more    integer := 100;
+BEGIN
+    WHILE cardinality(owners) < room LOOP
+        SELECT w.user_id INTO last FROM key_waiters w WHERE w.key = full_key AND w.user_id > owner ORDER BY w.key, w.user_id LIMIT 1;
+        IF NOT FOUND THEN
+            EXIT WHEN wrapped;
+            wrapped := true;
+            owner := -1;
+        ELSE
+            EXIT WHEN wrapped AND last > served;
+            owners := owners || last;
+            owner := last;
+        END IF;
+    END LOOP;
+    share := ceil(room::numeric / greatest(1, cardinality(owners)));
+    FOREACH owner IN ARRAY owners LOOP
+        RETURN QUERY SELECT c.id, owner
+            FROM (SELECT w.connector_id, w.due_at FROM key_waiters w WHERE w.key = full_key AND w.user_id = owner
+                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at) w,
+                LATERAL (SELECT l.id FROM connectors l WHERE l.id = w.connector_id AND l.waits_for_key = full_key FOR NO KEY UPDATE SKIP LOCKED) c
+            LIMIT least(share, room);
+        GET DIAGNOSTICS n = ROW_COUNT;
+        room := room - n;
+        EXIT WHEN room <= 0;
+    END LOOP;
+    -- Owners of whom all are held or refused leave their turn to those behind them: to up to a hundred.
+    WHILE room > 0 AND more > 0 LOOP
+        more := more - 1;
+        SELECT w.user_id INTO last FROM key_waiters w WHERE w.key = full_key AND w.user_id > owner ORDER BY w.key, w.user_id LIMIT 1;
+        IF NOT FOUND THEN
+            EXIT WHEN wrapped;
+            wrapped := true;
+            owner := -1;
+            CONTINUE;
+        END IF;
+        EXIT WHEN wrapped AND last > served;
+        owner := last;
+        RETURN QUERY SELECT c.id, owner
+            FROM (SELECT w.connector_id, w.due_at FROM key_waiters w WHERE w.key = full_key AND w.user_id = owner
+                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at) w,
+                LATERAL (SELECT l.id FROM connectors l WHERE l.id = w.connector_id AND l.waits_for_key = full_key FOR NO KEY UPDATE SKIP LOCKED) c
+            LIMIT 1;
+        GET DIAGNOSTICS n = ROW_COUNT;
+        room := room - n;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Locks those behind `after`, of the next `most` that wait for a key, that are to wait for it no longer whatever room it has: neither they nor their type
+-- name it any more, or their deadline has passed since they began. Where that of the first slot had passed before, a later one waits, which came before
+-- they began. last: the last that was looked at; null = there are no more.
+-- +goose StatementBegin
+CREATE FUNCTION moves.lock_stale(after integer, most integer, refused integer[], OUT last integer, OUT stale integer[])
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
+    SET enable_sort = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    seen   integer[];
+BEGIN
+    SELECT array_agg(w.connector_id ORDER BY w.connector_id) INTO seen
+        FROM (SELECT k.connector_id FROM key_waiters k WHERE k.connector_id > after ORDER BY k.connector_id LIMIT most) w;
+    last := seen[cardinality(seen)];
+    stale := ARRAY(
+        SELECT c.id FROM unnest(seen) s(id), LATERAL (SELECT k.* FROM key_waiters k WHERE k.connector_id = s.id OFFSET 0) w,
+            LATERAL (SELECT l.* FROM connectors l WHERE l.id = s.id OFFSET 0) r,
+            LATERAL (SELECT l.id FROM connectors l WHERE l.id = r.id AND l.waits_for_key = w.key AND (refused IS NULL OR l.id <> ALL (refused))
+                FOR NO KEY UPDATE SKIP LOCKED) c
+        WHERE moment >= make_interval(mins => r.deadline_minutes)
+                + CASE WHEN r.slot_at + make_interval(mins => r.deadline_minutes) >= w.since THEN r.slot_at ELSE w.since END
+            OR NOT w.key = ANY (coalesce(r.concurrency_keys, '{}') || coalesce((SELECT t.concurrency_keys FROM connector_types t WHERE t.name = r.type), '{}')));
+END $$;
+-- +goose StatementEnd
+
+-- Makes those due again, of these that the transaction has locked, that wait for a key. Their claim looks at all their keys anew.
+-- +goose StatementBegin
+CREATE FUNCTION moves.unpark(ids integer[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET echomind.releasing = 'on' SET lock_timeout = '3s' AS $$
+DECLARE
+    released integer;
+BEGIN
+    UPDATE connectors c SET waits_for_key = NULL
+    FROM unnest(ids) k(id), LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = k.id AND l.waits_for_key IS NOT NULL OFFSET 0) at
+    WHERE c.ctid = at.ctid;
+    GET DIAGNOSTICS released = ROW_COUNT;
+    RETURN released;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+DROP FUNCTION moves.unpark(integer[]);
+DROP FUNCTION moves.lock_stale(integer, integer, integer[]);
+DROP FUNCTION moves.lock_waiting(text, integer, integer, integer[]);
+DROP FUNCTION moves.waiting_keys(text[], text, integer);
+DROP FUNCTION moves.park(integer[], text[]);
+DROP FUNCTION moves.key_room(text[], boolean);
+DROP FUNCTION moves.keys_of(integer[]);
 DROP FUNCTION moves.noted(jsonb, jsonb);
 DROP FUNCTION moves.note_provider(uuid, uuid, text, text, bigint, jsonb);
 DROP FUNCTION moves.release_lock(text, bigint, text);

@@ -378,7 +378,7 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'parameters_due_at', 'kept_plan', 'due_at', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'waits_for_key'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN
@@ -401,7 +401,7 @@ END $$;
 CREATE TRIGGER connectors_noted AFTER INSERT OR DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- The columns that users write: a move writes none of them, and its rows cost nothing here.
 CREATE TRIGGER connectors_noted_changed AFTER UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_audit();
 -- Plain SQL that triggers. moves.trigger_sync says more itself.
 CREATE TRIGGER connectors_noted_triggered AFTER UPDATE OF trigger_requested_at ON connectors FOR EACH ROW
@@ -441,7 +441,7 @@ END $$;
 CREATE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
     WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
 CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries, deletion_guard ON connectors
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
 -- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, and what is not shown.
@@ -474,6 +474,7 @@ CREATE TRIGGER removed_users_audit AFTER INSERT OR DELETE ON removed_users FOR E
 CREATE TRIGGER connector_types_audit AFTER INSERT OR UPDATE OR DELETE ON connector_types FOR EACH ROW EXECUTE FUNCTION audit_row('types', '{name}', '{}');
 CREATE TRIGGER conditions_audit AFTER INSERT OR UPDATE OR DELETE ON conditions FOR EACH ROW EXECUTE FUNCTION audit_row('conditions', '{name}', '{}');
 CREATE TRIGGER calendars_audit AFTER INSERT OR UPDATE OR DELETE ON calendars FOR EACH ROW EXECUTE FUNCTION audit_row('calendars', '{name}', '{entries}');
+CREATE TRIGGER concurrency_limits_audit AFTER INSERT OR UPDATE OR DELETE ON concurrency_limits FOR EACH ROW EXECUTE FUNCTION audit_row('limits', '{key}', '{}');
 CREATE TRIGGER owner_quotas_audit AFTER INSERT OR UPDATE OR DELETE ON owner_quotas FOR EACH ROW EXECUTE FUNCTION audit_row('quotas', '{user_id}', '{}');
 
 -- +goose StatementBegin
@@ -644,12 +645,13 @@ CREATE FUNCTION api.latest_runs(connectors integer[], most integer)
 $$;
 -- +goose StatementEnd
 
--- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
+-- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for, or a place of a key, only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT
     e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since,
+    CASE WHEN api.sees_connector(e.key_holder) THEN e.key_holder END AS key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,
     e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
@@ -1035,6 +1037,7 @@ END $$;
 
 -- +goose Down
 DROP SCHEMA api CASCADE;
+DROP TRIGGER concurrency_limits_audit ON concurrency_limits;
 DROP TRIGGER owner_quotas_audit ON owner_quotas;
 DROP TRIGGER calendars_audit ON calendars;
 DROP TRIGGER conditions_audit ON conditions;

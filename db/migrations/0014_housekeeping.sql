@@ -283,12 +283,13 @@ DECLARE
     move pg_proc;
 BEGIN
     FOR move IN SELECT * FROM pg_proc p WHERE p.pronamespace = 'moves'::regnamespace AND p.prosecdef
-        OR p.oid IN ('connectors_user_insert'::regproc, 'connectors_user_update'::regproc, 'connectors_user_delete'::regproc) LOOP
+        OR p.oid IN ('connectors_user_insert'::regproc, 'connectors_user_update'::regproc, 'connectors_user_delete'::regproc,
+            'connectors_note_waiter'::regproc, 'open_runs_leave_keys'::regproc) LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = %s', move.oid::regprocedure, CASE move.proname WHEN 'keep_audit' THEN 'on' ELSE 'off' END);
         IF move.proname IN ('pick_up', 'pick_up_all', 'heartbeat', 'drain', 'drain_all', 'cut', 'release', 'postpone', 'waits', 'fail', 'finish',
                 'skip', 'skip_all', 'hold', 'known', 'links', 'deletions_allowed', 'stored_up_to', 'complete', 'complete_all', 'advance', 'replace_secret', 'acquire_lock', 'renew_lock', 'free_locks', 'release_lock', 'note_provider', 'disable',
-                'enable', 'cancel', 'wait_for_slot', 'report', 'end_job', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'replan_calendars', 'note_met', 'fail_conditions', 'connectors_user_insert', 'connectors_user_update',
-                'connectors_user_delete') THEN
+                'enable', 'cancel', 'wait_for_slot', 'report', 'end_job', 'trigger_sync', 'sweep_chunks', 'lock_due', 'claim', 'keys_of', 'key_room', 'park', 'waiting_keys', 'lock_waiting', 'lock_stale', 'unpark', 'replan_calendars', 'note_met', 'fail_conditions', 'connectors_user_insert', 'connectors_user_update',
+                'connectors_user_delete', 'connectors_note_waiter', 'open_runs_leave_keys') THEN
             EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', move.oid::regprocedure);
             EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', move.oid::regprocedure);

@@ -61,8 +61,9 @@ REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_settle_scope(),
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 -- Types of the system: the console may not write this column.
-GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs) ON connector_types TO echomind_administrator;
+GRANT INSERT (name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys) ON connector_types TO echomind_administrator;
 REVOKE ALL ON FUNCTION calendars_write(), connectors_note_calendar(), connectors_note_freshness() FROM PUBLIC;
+REVOKE ALL ON FUNCTION concurrency_limits_write(), connectors_wait_anew(), connectors_note_waiter(), open_runs_leave_keys() FROM PUBLIC;
 GRANT SELECT ON calendars, calendar_versions TO echomind_scheduler, echomind_console;
 GRANT SELECT ON calendars TO echomind_api;
 GRANT SELECT ON calendar_users, connector_freshness, system_jobs TO echomind_console;
@@ -70,14 +71,17 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON calendars TO echomind_administrator;
 
 -- The scheduler sets PENDING.
 GRANT EXECUTE ON FUNCTION moves.lock_due(text, integer, integer, timestamptz, integer[], integer, bigint), moves.claim(jsonb, timestamptz),
-    moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
+    moves.keys_of(integer[]), moves.key_room(text[], boolean), moves.park(integer[], text[]), moves.waiting_keys(text[], text, integer),
+    moves.lock_waiting(text, integer, integer, integer[]), moves.lock_stale(integer, integer, integer[]), moves.unpark(integer[]), moves.lock_unplanned(integer, integer[]), moves.plan(jsonb), moves.lock_asking(integer[], timestamptz), moves.note_met(integer[]), moves.fail_conditions(jsonb), moves.replan_calendars(integer), moves.lock_passed(integer, bigint[]), moves.miss_passed(jsonb),
     moves.redispatch(text, timestamptz, interval, interval, integer, timestamptz, bigint), moves.note_published(jsonb),
     moves.rescue(jsonb, interval, integer, boolean, integer[], bigint), moves.message_bytes(jsonb, jsonb, jsonb)
     TO echomind_scheduler;
-GRANT SELECT ON connector_freshness, connectors, connector_types, open_runs, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
+GRANT SELECT ON connector_freshness, connectors, connector_types, open_runs, key_places, key_waiters, concurrency_limits, owner_turns, runs, scheduler_runs, waiting_types, workers TO echomind_scheduler;
 REVOKE ALL ON FUNCTION default_refresh(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION default_refresh(text) TO echomind_console, echomind_api;
 GRANT SELECT, UPDATE (minutes) ON refresh_defaults TO echomind_scheduler;
+GRANT SELECT ON concurrency_limits, key_places, key_waiters TO echomind_console;
+GRANT SELECT, INSERT, UPDATE, DELETE ON concurrency_limits TO echomind_administrator;
 
 -- Workers, and other teams' subscribers, set SYNCING, ERROR and, by handing back or by a store of their own, ACTIVE.
 GRANT EXECUTE ON FUNCTION moves.pick_up(integer, uuid, uuid, uuid, interval),
@@ -131,17 +135,17 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
 GRANT SELECT ON connectors, connector_types, open_runs, runs, scheduler_runs, connector_evidence, workers, deleted_connectors,
     documents, chunks, connector_secrets, search_index, search_index_changes, provider_quotas, resource_locks, lock_waiters, unmet_slots TO echomind_console;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, trigger_requested_at, created_by, updated_by, status) ON connectors TO echomind_console;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, trigger_requested_at, updated_by, updated_at) ON connectors TO echomind_console;
 GRANT DELETE ON connectors TO echomind_console;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_console;
 GRANT SELECT, INSERT, UPDATE ON imported_connectors TO echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON owner_quotas TO echomind_console;
 GRANT SELECT ON owner_counts, document_counts TO echomind_console;
-GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs), UPDATE (default_refresh_minutes, max_concurrent_syncs)
+GRANT INSERT (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys), UPDATE (default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
     ON connector_types TO echomind_console;
 -- `dlq replay` and `secrets rotate`.
 GRANT UPDATE (version_token) ON documents TO echomind_console;
@@ -179,10 +183,10 @@ GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes
 
 -- Dashboards: what goes on, and nothing of what is in it.
 GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, due_at, at_fault) ON connectors TO echomind_reader;
+    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, waits_for_key, due_at, at_fault) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
@@ -190,7 +194,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
 GRANT SELECT ON connector_freshness, connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
-    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
+    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
     needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, lock_key, lock_asked_at, lock_connector_id, lock_expires_at, progress_done, progress_total, kind, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,

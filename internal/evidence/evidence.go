@@ -145,7 +145,9 @@ const (
 	SchedulerAway     Cause = "scheduler_away"
 	SchedulerIdle     Cause = "scheduler_idle"
 	// AsksCondition is of a job that is due, and whose condition is asked first.
-	AsksCondition   Cause = "asks_condition"
+	AsksCondition Cause = "asks_condition"
+	// WaitsForKey is of a connector that is due, and of which a concurrency key is full.
+	WaitsForKey     Cause = "waits_for_key"
 	CapFull         Cause = "cap_full"
 	OwnerFull       Cause = "owner_full"
 	DueNow          Cause = "due_now"

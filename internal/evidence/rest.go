@@ -23,6 +23,8 @@ func (x *explanation) atRest() {
 	switch {
 	case c.NextSyncAt != nil && !c.NextSyncAt.After(x.Now):
 		x.due()
+	case c.WaitsForKey != nil: // for a run with parameters
+		x.waitsForKey()
 	case waits:
 		x.fact("no failure is counted for the wait")
 		if clock.PutOff(c.PutOffSince, x.Now) != "" {
@@ -137,6 +139,10 @@ func (x *explanation) due() {
 		x.asks(age)
 		return
 	}
+	if c.WaitsForKey != nil {
+		x.waitsForKey()
+		return
+	}
 	if x.IsGlance {
 		x.conclude(DueNow, fmt.Sprintf("it is due since %s, and is to be dispatched", clock.At(*c.NextSyncAt, x.Now)), x.lookout("the scheduler dispatches it in its turn"))
 		return
@@ -190,6 +196,33 @@ func (x *explanation) due() {
 	default:
 		x.conclude(DueNow, "it became due a moment ago", "where a scheduler leads that is switched on (SCHEDULER_ENABLED), it is dispatched within "+
 			clock.Span(x.Settings.CheckInterval)+": ask again then")
+	}
+}
+
+// waitsForKey is of a connector that found a concurrency key full.
+func (x *explanation) waitsForKey() {
+	c := x.Connector
+	key := *c.WaitsForKey
+	held := "nobody holds a place of it"
+	if c.KeyHeld > 0 && c.KeyHeldSince != nil {
+		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.At(*c.KeyHeldSince, x.Now))
+		if c.KeyHolder != nil { // of those that the reader may see
+			held += fmt.Sprintf(", of connector %d", *c.KeyHolder)
+		}
+	}
+	switch {
+	case x.IsGlance: // nothing was counted
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("the scheduler makes it due in its turn, when the key has a place"))
+	case c.KeyMost == nil:
+		x.fact("concurrency key %s has no limit any more", key)
+		x.conclude(WaitsForKey, fmt.Sprintf("it waited for concurrency key %s, whose limit is removed", key), "the scheduler makes it due at one of its next looks")
+	case c.KeyHeld < int64(*c.KeyMost):
+		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
+		x.conclude(WaitsForKey, fmt.Sprintf("it waits for its turn at concurrency key %s, which has a place", key), "the scheduler makes the next owner's due at its next look")
+	default:
+		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
+		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s is full: %s", key, held), fmt.Sprintf(
+			"the scheduler makes the next owner's longest due one due when one of them ends; administrators allow more with `echomind limits set %s N`", key))
 	}
 }
 

@@ -115,13 +115,34 @@ func (s *Scheduler) claim(
 	if err != nil {
 		return nil, 0, err
 	}
-	over, noPlace := 0, false // how many run no slot; whether nothing else is looked for
+	refuse := func(d dueNow, err error) error {
+		isNew, kept := s.unclaimed.add(d.row.ID, time.Now())
+		if isNew {
+			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", d.row.ID,
+				"type", connectorType, "err", err)
+		}
+		if kept {
+			aside++
+		}
+		return nil
+	}
+	keys, all, err := s.findPlaces(ctx, tx, how, all, true, refuse)
+	if err != nil {
+		return nil, 0, err
+	}
+	decideKeys(all, keys, true)
+	over, noPlace := 0, false // how many run no slot, or wait for a key; whether nothing else is looked for
 	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
+		var waits parked
 		for _, d := range part {
 			r := d.row
 			if d.passed != nil {
 				instead = append(instead, d.passed)
+				continue
+			}
+			if d.full != "" {
+				waits.ids, waits.keys = append(waits.ids, r.ID), append(waits.keys, d.full)
 				continue
 			}
 			if noPlace {
@@ -136,13 +157,17 @@ func (s *Scheduler) claim(
 				signal(s.askWake)
 				continue
 			}
+			s.keyring.claimed(d.keys...)
 			t := triggerOf(connectorType, *r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
+			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Keys: d.keys})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
 		}
-		over += len(instead)
+		if err := s.park(ctx, tx, waits); err != nil {
+			return err
+		}
+		over += len(instead) + len(waits.ids)
 		if len(claims) == 0 {
 			return nil
 		}
@@ -161,21 +186,10 @@ func (s *Scheduler) claim(
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	refuse := func(d dueNow, err error) error {
-		isNew, kept := s.unclaimed.add(d.row.ID, time.Now())
-		if isNew {
-			s.log.Error("a due connector cannot be claimed and stays due; the others go on", "connector", d.row.ID,
-				"type", connectorType, "err", err)
-		}
-		if kept {
-			aside++
-		}
-		return nil
-	}
 	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < len(rows) {
 		return claimed, aside + over, err
 	}
-	// What is passed over holds no place: a whole batch of the longest due is looked through for more of it.
+	// What is passed over, or waits for a key, holds no place: a whole batch of the longest due is looked through for more of it.
 	due.Cap, due.Batch, noPlace = 0, int32(s.config.ClaimBatch), true
 	if rows, err = s.queries.WithTx(tx).LockDue(ctx, due); err != nil {
 		return nil, 0, wrap("lock due connectors of a type that has a cap", err)
@@ -183,6 +197,10 @@ func (s *Scheduler) claim(
 	if all, err = s.decideDue(ctx, tx, rows); err != nil {
 		return nil, 0, err
 	}
+	if keys, all, err = s.findPlaces(ctx, tx, how, all, false, refuse); err != nil {
+		return nil, 0, err
+	}
+	decideKeys(all, keys, false)
 	err = write(ctx, tx, how, all, set, refuse)
 	return claimed, aside + over, err
 }
@@ -193,6 +211,20 @@ type dueNow struct {
 	slot   slot
 	passed *plan     // where no slot that has come runs
 	later  time.Time // to catch up with after an outage
+	keys   []string  // the concurrency keys of which it has a place
+	full   string    // the one of them that has none
+}
+
+// runs says whether it is to be claimed, if its keys have places.
+func (d dueNow) runs() bool { return d.passed == nil && d.later.IsZero() && !tooOld(*d.row) }
+
+// decideKeys gives those that are to be claimed their places of concurrency keys, the longest due first; claims: they are claimed.
+func decideKeys(all []dueNow, p *places, claims bool) {
+	for i := range all {
+		if d := &all[i]; d.row.HasKeys && d.runs() {
+			d.keys, d.full = p.take(d.row.ID, claims)
+		}
+	}
 }
 
 func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockDueRow) ([]dueNow, error) {
@@ -239,6 +271,8 @@ type claim struct {
 	RunID uuid.UUID `json:"run_id"`
 	// Asked says that it is for the run that was asked for with parameters.
 	Asked bool `json:"asked,omitempty"`
+	// Keys are the concurrency keys of which it has a place.
+	Keys []string `json:"keys,omitempty"`
 	slot
 }
 

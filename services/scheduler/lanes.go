@@ -67,6 +67,14 @@ func (l *lanes) look(ctx context.Context, only []string) error {
 		}
 		s.outage.since(now)
 	}
+	if only == nil {
+		if again := s.releaseWaiting(ctx); again > 0 {
+			l.mu.Lock()
+			l.said.again = sooner(l.said.again, again)
+			l.mu.Unlock()
+			signal(l.ended)
+		}
+	}
 	types, err := deadline.Get(ctx, "scheduler.due_types", queryTimeout,
 		func(ctx context.Context) ([]dbgen.DueTypesRow, error) {
 			return s.queries.DueTypes(ctx, dbgen.DueTypesParams{Only: only})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +78,10 @@ func (s *Scheduler) listenOnce(ctx context.Context, url string) error {
 		kind, err := s.notified(ctx, conn)
 		if err != nil {
 			return err
+		}
+		if key, ok := strings.CutPrefix(kind, keyNotice); ok {
+			s.keyring.hint(key)
+			kind = ""
 		}
 		s.wakeFor(kind)
 	}

@@ -25,6 +25,7 @@ func (s *Scheduler) measure(ctx context.Context) error {
 		}{
 			{"scheduler.measure_ledger", func(ctx context.Context) (err error) { since, err = s.measureLedger(ctx, since); return err }},
 			{"scheduler.measure_backlog", s.measureBacklog},
+			{"scheduler.measure_keys", s.measureKeys},
 			{"scheduler.measure_streams", s.measureStreams},
 			{"scheduler.measure_server", s.measureServer},
 		} {

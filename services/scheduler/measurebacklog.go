@@ -11,6 +11,7 @@ import (
 type backlogMetrics struct {
 	connectors, due, oldestDue, oldestPending, longestPutOff, late, expired *prometheus.GaugeVec
 	pending, draining, oldestDrain                                          prometheus.Gauge
+	keyWaiting, keysWaited, oldestKeyWait, keyPlaces                        prometheus.Gauge
 }
 
 func newBacklogMetrics(m maker) backlogMetrics {
@@ -26,6 +27,11 @@ func newBacklogMetrics(m maker) backlogMetrics {
 		expired:     m.gauges("scheduler_expired_leases", "Connectors at work whose worker has not renewed its lease in time.", "type"),
 		draining:    m.gauge("scheduler_draining_runs", "Runs whose worker is done and whose documents are queued."),
 		oldestDrain: m.gauge("scheduler_oldest_drain_seconds", "For how long the oldest draining run has been; 0 = none is."),
+		keyWaiting:  m.gauge("scheduler_key_waiting_connectors", "Connectors that are due and wait because a concurrency key is full; counted up to 100,000."),
+		keysWaited:  m.gauge("scheduler_keys_waited_for", "Concurrency keys that connectors wait for; of up to 100,000 connectors."),
+		oldestKeyWait: m.gauge("scheduler_oldest_key_wait_seconds",
+			"For how long the connector that waits longest for a concurrency key has been due; of up to 100,000. 0 = none waits."),
+		keyPlaces: m.gauge("scheduler_key_places", "Places of concurrency keys that runs in flight have; counted up to 100,000."),
 	}
 }
 
@@ -33,7 +39,7 @@ func (m *backlogMetrics) reset() {
 	for _, vec := range []*prometheus.GaugeVec{m.connectors, m.due, m.oldestDue, m.oldestPending, m.longestPutOff, m.late, m.expired} {
 		vec.Reset()
 	}
-	for _, gauge := range []prometheus.Gauge{m.pending, m.draining, m.oldestDrain} {
+	for _, gauge := range []prometheus.Gauge{m.pending, m.draining, m.oldestDrain, m.keyWaiting, m.keysWaited, m.oldestKeyWait, m.keyPlaces} {
 		gauge.Set(0)
 	}
 }

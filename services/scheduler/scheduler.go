@@ -62,6 +62,8 @@ type Scheduler struct {
 	unanswered *refusals[int64] // passed slots whose verdict is refused
 	unplanned  *refusals[int32] // connectors whose plan is refused
 	unrescued  *refusals[int32] // connectors whose rescue is refused
+	unreleased *refusals[int32] // connectors that wait for a concurrency key, and that cannot be made due
+	keyring    keyring
 	turns      *turns
 	lanes      *lanes
 	asking     *asking
@@ -112,7 +114,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), replanWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
-		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
+		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), unreleased: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
 	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{}
 	return s

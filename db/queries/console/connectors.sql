@@ -1,10 +1,10 @@
 -- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce(sqlc.narg('id')::integer, nextval('connectors_id_seq'))::integer, @name, @type, @user_id, @scope,
     @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @run_at_once, @time_zone, @dst_gap, @dst_overlap, @spread_percent,
-    @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @calendar, @calendar_use, @condition, @max_retries,
+    @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @calendar, @calendar_use, @condition, @concurrency_keys, @max_retries,
     coalesce(sqlc.narg('deletion_guard')::boolean, true), @by, @by)
 RETURNING *;
 
@@ -26,7 +26,7 @@ SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @sc
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    fresh_within_minutes = @fresh_within_minutes, calendar = @calendar, calendar_use = @calendar_use, condition = @condition, max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
+    fresh_within_minutes = @fresh_within_minutes, calendar = @calendar, calendar_use = @calendar_use, condition = @condition, concurrency_keys = @concurrency_keys, max_retries = @max_retries, deletion_guard = coalesce(sqlc.narg('deletion_guard')::boolean, deletion_guard), updated_by = @by, updated_at = clock_timestamp()
 WHERE id = @id
 RETURNING *;
 
@@ -52,11 +52,12 @@ SELECT default_refresh(@type::text)::integer;
 
 -- name: SetConnectorType :one
 -- Adds a type, or changes what is given of one that exists; its kind stays.
-INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
-VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'))
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
+VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'), sqlc.narg('concurrency_keys')::text[])
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
-    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
+    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs),
+    concurrency_keys = CASE WHEN @sets_keys::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
 RETURNING *;
 
 -- name: AddSystemType :one

@@ -24,7 +24,8 @@ SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope:
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce(sqlc.narg('now')::timestamptz, clock_timestamp()))::timestamptz AS now,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = @type::text))::boolean AS has_keys
 FROM moves.lock_due(@type::text, @cap::integer, @batch::integer, sqlc.narg('now')::timestamptz, @refused::integer[],
     @share::integer, @most_bytes::bigint) c;
 

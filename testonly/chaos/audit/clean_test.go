@@ -40,6 +40,8 @@ func TestARealPipelineKeepsEveryPromise(t *testing.T) {
 	l.addScheduled("refresh_freq_minutes", 1, source.Config{Seed: 2, Documents: 3, Changes: 2})
 	l.addRules()
 	n += 4
+	l.do(`INSERT INTO concurrency_limits (key, most) VALUES ('shared', 2)`)
+	l.do(`UPDATE connectors SET concurrency_keys = ARRAY['shared'] WHERE id % 4 = 0 AND scope <> 'system'`)
 	stop := l.run("synthetic", "capped")
 	const rounds = 4
 	for round := range rounds - 1 {

@@ -50,7 +50,7 @@ var checks = []string{
 	"nothing starved is failed", "DISABLED by policy or user", "one verdict for each run", "every claim opens its run",
 	"in flight is an open run", planStays,
 	"every cron slot once", "every slot that came is answered", "no slot twice", "the cursor moves with its run", "no checkpoint runs ahead",
-	"complete means all stored", "documents are the source's", "nothing is left behind", oneHolder,
+	"complete means all stored", "documents are the source's", "nothing is left behind", oneHolder, noKeyOver,
 	soItWas, rulesKept,
 }
 

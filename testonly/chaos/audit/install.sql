@@ -389,3 +389,21 @@ CREATE CONSTRAINT TRIGGER chaos_lock_ended AFTER DELETE ON open_runs DEFERRABLE 
     WHEN (OLD.has_locks) EXECUTE FUNCTION chaos.on_lock_kept();
 CREATE CONSTRAINT TRIGGER chaos_lock_drained AFTER UPDATE ON open_runs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (OLD.has_locks AND OLD.drain_seq IS NULL AND NEW.drain_seq IS NOT NULL) EXECUTE FUNCTION chaos.on_lock_kept();
+
+-- Places of concurrency keys, taken and left, with the limit at that moment. Who takes one has seen what those before have left: the events stand in that order.
+CREATE TABLE chaos.key_events (
+    seq  bigint PRIMARY KEY DEFAULT nextval('chaos.events'),
+    key  text NOT NULL,
+    n    integer NOT NULL,
+    most integer
+);
+CREATE FUNCTION chaos.on_place() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        INSERT INTO chaos.key_events (key, n) VALUES (OLD.key, -1);
+    ELSE
+        INSERT INTO chaos.key_events (key, n, most) VALUES (NEW.key, 1, (SELECT l.most FROM concurrency_limits l WHERE l.key = NEW.key));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_place AFTER INSERT OR DELETE ON key_places FOR EACH ROW EXECUTE FUNCTION chaos.on_place();

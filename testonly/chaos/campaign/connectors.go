@@ -47,6 +47,9 @@ func addTypes(ctx context.Context, w *world.World) error {
 		VALUES ($1, 0), ($2, $3), ($4, 0), ($5, 0), ($6, 0)
 		ON CONFLICT (name) DO UPDATE SET max_concurrent_syncs = EXCLUDED.max_concurrent_syncs`,
 		typeSynthetic, typeCapped, placesCapped, typeStarved, typeIdle, fault.TypeForeign)
+	if err == nil {
+		_, err = w.Pool.Exec(ctx, `INSERT INTO concurrency_limits (key, most) VALUES ('shared', 12), ('other', 5)`)
+	}
 	return wrap("add the types", err)
 }
 
@@ -92,8 +95,8 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 		refreshes, crons, ages = append(refreshes, refresh), append(crons, cron), append(ages, age)
 	}
 	_, err := w.Pool.Exec(ctx, `
-		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at)
-		SELECT n, $1, 1 + i % 5, c::jsonb, f, s, clock_timestamp() - age
+		INSERT INTO connectors (name, type, user_id, config, refresh_freq_minutes, schedule_cron, last_sync_at, concurrency_keys)
+		SELECT n, $1, 1 + i % 5, c::jsonb, f, s, clock_timestamp() - age, CASE i % 6 WHEN 0 THEN ARRAY['shared'] WHEN 3 THEN ARRAY['shared', 'other'] END
 		FROM unnest($2::text[], $3::text[], $4::integer[], $5::text[], $6::interval[]) WITH ORDINALITY AS u (n, c, f, s, age, i)`,
 		connectorType, names, configs, refreshes, crons, ages)
 	if err != nil {

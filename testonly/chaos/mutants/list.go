@@ -14,6 +14,7 @@ const (
 	leftBehind = "nothing is left behind"
 	inTheWay   = "nobody is held up by a row that another holds"
 	oneHolder  = "one run has a lock"
+	noKeyOver  = "no key over its limit"
 	soItWas    = "slots are passed over for what was so"
 	rulesKept  = "no run against a rule"
 )
@@ -134,6 +135,31 @@ var All = []Mutant{
 		Name: "lock-epoch", Was: "a lock is given in an epoch that was given before",
 		SQL:      []Edit{{"moves.give_lock", "VALUES (lock_key, next, r.id,", "VALUES (lock_key, 1, r.id,"}},
 		Scenario: lockedTwice, Finds: []string{oneHolder},
+	},
+	{
+		Name: "key-turn", Was: "two claimers count the places of a concurrency key at once",
+		SQL:      []Edit{{"moves.key_room", "IF claims THEN", "IF false THEN"}},
+		Scenario: keyed, Finds: []string{noKeyOver},
+	},
+	{
+		Name: "key-count", Was: "claimers do not count the places of a concurrency key",
+		SQL:      []Edit{{"moves.key_room", "ELSE l.most - (SELECT", "ELSE l.most - 0 * (SELECT"}},
+		Scenario: keyed, Finds: []string{noKeyOver},
+	},
+	{
+		Name: "key-kept", Was: "a run that ends keeps its places of concurrency keys",
+		SQL:      []Edit{{"public.open_runs_leave_keys", "WHERE p.run_id = OLD.id", "WHERE p.run_id = OLD.id AND false"}},
+		Scenario: keyed, Finds: []string{noKeyOver},
+	},
+	{
+		Name: "key-rescue", Was: "a rescue leaves the places of its lost run",
+		SQL:      []Edit{{"moves.claim_again", "IF lost.has_keys THEN", "IF false THEN"}},
+		Scenario: keyed, Finds: []string{noKeyOver},
+	},
+	{
+		Name: "key-waiter", Was: "a connector waits for a concurrency key, and no look knows it",
+		SQL:      []Edit{{"public.connectors_note_waiter", "IF NEW.waits_for_key IS NOT NULL THEN", "IF false THEN"}},
+		Scenario: keyed, Finds: []string{noKeyOver},
 	},
 	{
 		Name: "unasked", Was: "a job is claimed, and nobody has asked its condition",

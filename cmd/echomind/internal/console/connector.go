@@ -46,16 +46,20 @@ type connector struct {
 	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
 	FreshWithinMinutes *int32          `json:"fresh_within_minutes"`
 	// Freshness is whether what is stored is as fresh as it should be; null where that was not asked.
-	Freshness     *freshness.Freshness `json:"freshness"`
-	Calendar      *string              `json:"calendar"`
-	CalendarUse   string               `json:"calendar_use"`
-	Condition     *string              `json:"condition"`
-	MaxRetries    int32                `json:"max_retries"`
-	DeletionGuard bool                 `json:"deletion_guard"`
-	Status        string               `json:"status"`
-	StatusMessage *string              `json:"status_message"`
-	FailureCount  int32                `json:"failure_count"`
-	DocsAnalyzed  int64                `json:"docs_analyzed"`
+	Freshness   *freshness.Freshness `json:"freshness"`
+	Calendar    *string              `json:"calendar"`
+	CalendarUse string               `json:"calendar_use"`
+	Condition   *string              `json:"condition"`
+	// ConcurrencyKeys are its own; its type may have more.
+	ConcurrencyKeys []string `json:"concurrency_keys"`
+	// WaitsForKey is the one that is full; null where none is.
+	WaitsForKey   *string `json:"waits_for_key"`
+	MaxRetries    int32   `json:"max_retries"`
+	DeletionGuard bool    `json:"deletion_guard"`
+	Status        string  `json:"status"`
+	StatusMessage *string `json:"status_message"`
+	FailureCount  int32   `json:"failure_count"`
+	DocsAnalyzed  int64   `json:"docs_analyzed"`
 	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
 	Documents       *int64          `json:"documents"`
 	DocumentsFailed *int64          `json:"documents_failed"`
@@ -83,7 +87,7 @@ func view(c dbgen.Connector) connector {
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID,
 		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
-		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, FreshWithinMinutes: c.FreshWithinMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
+		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, FreshWithinMinutes: c.FreshWithinMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, ConcurrencyKeys: c.ConcurrencyKeys, WaitsForKey: c.WaitsForKey, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
 		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
 		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,

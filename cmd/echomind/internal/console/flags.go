@@ -28,6 +28,7 @@ type connectorFlags struct {
 	user, maxRetries                                                           int32
 	refresh                                                                    interval
 	condition                                                                  string
+	keys                                                                       []string
 	unchecked, now                                                             bool
 	policies                                                                   policyFlags
 }
@@ -48,6 +49,7 @@ func addConnectorFlags(c *cobra.Command) *connectorFlags {
 	flags.StringVar(&f.dstGap, "dst-gap", dstDefault, "what becomes of times of --cron that the clocks leave out when they are put forward: after the gap, skip, before it, or default (after for fixed times, skip for what runs every so many minutes)")
 	flags.StringVar(&f.dstOverlap, "dst-overlap", dstDefault, "which of two equal times of --cron counts when the clocks are put back: first, second, both, or default (first for fixed times, both for what runs every so many minutes)")
 	f.policies.add(c)
+	keysFlag(flags, &f.keys)
 	flags.StringVar(&f.condition, "condition", none, "of a job: what echomind conditions list shows, asked at each time; where it is not met the time is skipped; none = nothing is asked")
 	flags.Int32Var(&f.maxRetries, "max-retries", 5, "disable it after so many failures in a row")
 	flags.StringVar(&f.deletionGuard, "deletion-guard", guardOn, "whether a sync that would delete many documents at once asks first, by failing until triggered with --allow-deletions: on or off")
@@ -69,6 +71,9 @@ var (
 // check refuses values that can never be right.
 func (f *connectorFlags) check(c *cobra.Command) error {
 	given := c.Flags().Changed
+	if err := checkKeys(f.keys); err != nil {
+		return err
+	}
 	for flag, value := range map[string]string{"name": f.name, "type": f.connectorType, "cron": f.cron} {
 		if given(flag) && !utf8.ValidString(value) {
 			return usagef("--%s: must be UTF-8 text", flag)
@@ -218,6 +223,9 @@ func (f *connectorFlags) apply(c *cobra.Command, p *dbgen.AddConnectorParams) {
 		if f.condition != none {
 			p.Condition = &f.condition
 		}
+	}
+	if given(keysFlagName) {
+		p.ConcurrencyKeys = keysGiven(f.keys)
 	}
 	if given("refresh") {
 		p.RefreshFreqMinutes, p.ScheduleCron = f.refresh.column(), nil

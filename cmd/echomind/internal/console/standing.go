@@ -13,7 +13,7 @@ import (
 // print writes a standing for people.
 func (s standing) print(w io.Writer) error {
 	for _, section := range []func(io.Writer) error{
-		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printSystemJobs, s.printProblems,
+		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printSystemJobs, s.printKeys, s.printProblems,
 	} {
 		if err := section(w); err != nil {
 			return err
@@ -120,6 +120,21 @@ func (s standing) printSystemJobs(w io.Writer) error {
 		rows[i] = []string{strconv.Itoa(int(j.ID)), j.Type, j.Status, orDash(j.Verdict), clock.Optional(j.EndedAt, s.now), clock.Optional(j.NextAt, s.now), clip(result, 100)}
 	}
 	return section(w, []string{"ID", "SYSTEM JOB", "STATUS", "LAST VERDICT", "ENDED", "NEXT", "RESULT"}, rows, "no system jobs: semantic adds them when it starts")
+}
+
+func (s standing) printKeys(w io.Writer) error {
+	if len(s.KeysWaited) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(s.KeysWaited))
+	for i, k := range s.KeysWaited {
+		limit := "-"
+		if k.Limit != nil {
+			limit = strconv.Itoa(int(*k.Limit))
+		}
+		rows[i] = []string{k.Key, limit, count(k.Held), count(k.Waiting), clock.Ago(k.Oldest, s.now)}
+	}
+	return section(w, []string{"KEY WAITED FOR", "MOST", "IN FLIGHT", "WAITING", "OLDEST"}, rows, "")
 }
 
 func (s standing) printProblems(w io.Writer) error {

@@ -30,6 +30,8 @@ type standing struct {
 	Subscribers []subscriber `json:"subscribers"`
 	Connectors  []tally      `json:"connectors"`
 	SystemJobs  []systemJob  `json:"system_jobs"`
+	// KeysWaited are the concurrency keys that are waited for longest, at most 20.
+	KeysWaited []keyWaited `json:"keys_waited_for"`
 	// Problems are what could not be asked.
 	Problems []string `json:"problems"`
 
@@ -74,6 +76,15 @@ type tally struct {
 	Type       string `json:"type"`
 	Status     string `json:"status"`
 	Connectors int64  `json:"connectors"`
+}
+
+type keyWaited struct {
+	Key string `json:"key"`
+	// Limit is null where it is gone: those that wait are due at one of the next looks.
+	Limit   *int32    `json:"limit"`
+	Held    int64     `json:"held"`
+	Waiting int64     `json:"waiting"`
+	Oldest  time.Time `json:"oldest_due_at"`
 }
 
 type systemJob struct {
@@ -126,7 +137,7 @@ DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server doe
 func look(ctx context.Context, where whereabouts, notRunning error) standing {
 	s := standing{
 		URLs: shown(where), Services: []service{}, Streams: []stream{}, Subscribers: []subscriber{},
-		Connectors: []tally{}, SystemJobs: []systemJob{}, Problems: []string{}, now: time.Now(),
+		Connectors: []tally{}, SystemJobs: []systemJob{}, KeysWaited: []keyWaited{}, Problems: []string{}, now: time.Now(),
 	}
 	problem := func(part string, err error) {
 		if err != nil {
@@ -242,6 +253,15 @@ func (s *standing) askPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 			job.EndedAt = utc(&r.CompletedAt)
 		}
 		s.SystemJobs = append(s.SystemJobs, job)
+	}
+	keys, err := ask(ctx, pool, "keys_waited", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.KeysWaitedRow, error) {
+		return q.KeysWaited(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("ask which concurrency keys are waited for: %w", err)
+	}
+	for _, k := range keys {
+		s.KeysWaited = append(s.KeysWaited, keyWaited{Key: k.Key, Limit: k.Most, Held: k.Held, Waiting: k.Waiting, Oldest: k.Oldest.UTC()})
 	}
 	return nil
 }

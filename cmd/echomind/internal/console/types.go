@@ -24,6 +24,8 @@ type typeView struct {
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
 	// System: its one connector is a job of the system.
 	System bool `json:"system"`
+	// ConcurrencyKeys are those that every connector of the type has; null = none.
+	ConcurrencyKeys []string `json:"concurrency_keys"`
 }
 
 func types(f *finder) *cobra.Command {
@@ -61,7 +63,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -101,6 +103,8 @@ which it is cannot be changed.`,
 	c.Flags().Var(&refresh, "default-refresh", "interval of a new connector for which nobody chose; 0 = once; manual is refused")
 	most := c.Flags().Int32("max-concurrent", 0, "how many may be in flight at once; 0 = no cap")
 	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
+	var keys []string
+	keysFlag(c.Flags(), &keys)
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
@@ -118,6 +122,12 @@ which it is cannot be changed.`,
 		}
 		if c.Flags().Changed("max-concurrent") {
 			p.MaxConcurrentSyncs = most
+		}
+		if p.SetsKeys = c.Flags().Changed(keysFlagName); p.SetsKeys {
+			if err := checkKeys(keys); err != nil {
+				return err
+			}
+			p.ConcurrencyKeys = keysGiven(keys)
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if c.Flags().Changed("kind") {

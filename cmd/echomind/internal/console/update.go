@@ -114,7 +114,7 @@ func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams 
 		RefreshFreqMinutes: p.RefreshFreqMinutes, ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone,
 		DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent, DeadlineMinutes: p.DeadlineMinutes,
 		Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost, CatchUpMinutes: p.CatchUpMinutes,
-		FreshWithinMinutes: p.FreshWithinMinutes, Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
+		FreshWithinMinutes: p.FreshWithinMinutes, Calendar: p.Calendar, CalendarUse: p.CalendarUse, Condition: p.Condition, ConcurrencyKeys: p.ConcurrencyKeys, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: p.By,
 	}
 }
 
@@ -125,6 +125,6 @@ func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
 		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, RunAtOnce: old.RunAtOnce, TimeZone: old.TimeZone,
 		DstGap: old.DstGap, DstOverlap: old.DstOverlap, SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes,
 		Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp, CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes,
-		FreshWithinMinutes: old.FreshWithinMinutes, Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, MaxRetries: old.MaxRetries,
+		FreshWithinMinutes: old.FreshWithinMinutes, Calendar: old.Calendar, CalendarUse: old.CalendarUse, Condition: old.Condition, ConcurrencyKeys: old.ConcurrencyKeys, MaxRetries: old.MaxRetries,
 	}
 }

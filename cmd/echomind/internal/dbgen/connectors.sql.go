@@ -12,13 +12,13 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO connectors (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, max_retries,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by)
 VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4, $5,
     $6, $7, $8, $9, $10, $11, $12, $13, $14,
-    $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
-    coalesce($26::boolean, true), $27, $27)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+    $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
+    coalesce($27::boolean, true), $28, $28)
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type AddConnectorParams struct {
@@ -46,6 +46,7 @@ type AddConnectorParams struct {
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -77,6 +78,7 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -142,6 +144,8 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -154,7 +158,7 @@ const addSystemType = `-- name: AddSystemType :one
 INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
 VALUES ($1, 'job', true, $2, 0)
 ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
-RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
 `
 
 type AddSystemTypeParams struct {
@@ -172,12 +176,13 @@ func (q *Queries) AddSystemType(ctx context.Context, arg AddSystemTypeParams) (C
 		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
@@ -189,6 +194,7 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }
@@ -252,7 +258,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -318,6 +324,8 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -368,7 +376,7 @@ func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs FROM connector_types ORDER BY name
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -386,6 +394,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 			&i.System,
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
+			&i.ConcurrencyKeys,
 		); err != nil {
 			return nil, err
 		}
@@ -398,7 +407,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -490,6 +499,8 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.FailureCount,
 			&i.DocsAnalyzed,
 			&i.PutOffSince,
+			&i.ConcurrencyKeys,
+			&i.WaitsForKey,
 			&i.ConditionMetAt,
 			&i.AsksCondition,
 			&i.DueAt,
@@ -506,7 +517,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -572,6 +583,8 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,
@@ -581,12 +594,13 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 }
 
 const setConnectorType = `-- name: SetConnectorType :one
-INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs)
-VALUES ($1, $2, $3, $4)
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
+VALUES ($1, $2, $3, $4, $5::text[])
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
-    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs)
-RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs
+    max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs),
+    concurrency_keys = CASE WHEN $6::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
 `
 
 type SetConnectorTypeParams struct {
@@ -594,6 +608,8 @@ type SetConnectorTypeParams struct {
 	Kind                  string
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
+	SetsKeys              bool
 }
 
 // Adds a type, or changes what is given of one that exists; its kind stays.
@@ -603,6 +619,8 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		arg.Kind,
 		arg.DefaultRefreshMinutes,
 		arg.MaxConcurrentSyncs,
+		arg.ConcurrencyKeys,
+		arg.SetsKeys,
 	)
 	var i ConnectorType
 	err := row.Scan(
@@ -611,6 +629,7 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		&i.System,
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
 	)
 	return i, err
 }
@@ -650,9 +669,9 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, run_at_once = $9, time_zone = $10,
     dst_gap = $11, dst_overlap = $12, spread_percent = $13, deadline_minutes = $14,
     overlap = $15, once_per = $16, catch_up = $17, catch_up_most = $18, catch_up_minutes = $19,
-    fresh_within_minutes = $20, calendar = $21, calendar_use = $22, condition = $23, max_retries = $24, deletion_guard = coalesce($25::boolean, deletion_guard), updated_by = $26, updated_at = clock_timestamp()
-WHERE id = $27
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, condition_met_at, asks_condition, due_at, at_fault
+    fresh_within_minutes = $20, calendar = $21, calendar_use = $22, condition = $23, concurrency_keys = $24, max_retries = $25, deletion_guard = coalesce($26::boolean, deletion_guard), updated_by = $27, updated_at = clock_timestamp()
+WHERE id = $28
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -679,6 +698,7 @@ type UpdateConnectorParams struct {
 	Calendar           *string
 	CalendarUse        string
 	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      *bool
 	By                 *string
@@ -710,6 +730,7 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.Calendar,
 		arg.CalendarUse,
 		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -776,6 +797,8 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.FailureCount,
 		&i.DocsAnalyzed,
 		&i.PutOffSince,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.ConditionMetAt,
 		&i.AsksCondition,
 		&i.DueAt,

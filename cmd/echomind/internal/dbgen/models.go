@@ -21,6 +21,15 @@ type Calendar struct {
 	UpdatedBy *string
 }
 
+type ConcurrencyLimit struct {
+	Key       string
+	Most      int32
+	CreatedAt time.Time
+	CreatedBy *string
+	UpdatedAt time.Time
+	UpdatedBy *string
+}
+
 type Condition struct {
 	Name      string
 	Query     string
@@ -92,6 +101,8 @@ type Connector struct {
 	FailureCount       int32
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
+	ConcurrencyKeys    []string
+	WaitsForKey        *string
 	ConditionMetAt     *time.Time
 	AsksCondition      bool
 	DueAt              *time.Time
@@ -104,6 +115,7 @@ type ConnectorType struct {
 	System                bool
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
 }
 
 type Identity struct {

@@ -39,6 +39,11 @@ type ApiEvidence struct {
 	CalendarUse        string
 	Condition          *string
 	AsksCondition      bool
+	WaitsForKey        *string
+	KeyMost            *int32
+	KeyHeld            int64
+	KeyHeldSince       *time.Time
+	KeyHolder          *int32
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32
@@ -123,6 +128,11 @@ type ConnectorEvidence struct {
 	CalendarUse        string
 	Condition          *string
 	AsksCondition      bool
+	WaitsForKey        *string
+	KeyMost            *int32
+	KeyHeld            int64
+	KeyHeldSince       *time.Time
+	KeyHolder          *int32
 	ConditionMetAt     *time.Time
 	UnmetAt            *time.Time
 	UnmetCount         *int32

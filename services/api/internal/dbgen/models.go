@@ -243,4 +243,5 @@ type ConnectorType struct {
 	System                bool
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
 }

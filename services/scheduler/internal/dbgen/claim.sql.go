@@ -82,7 +82,8 @@ SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope:
     -- Why it would be due if its slot were not.
     (CASE WHEN c.trigger_requested_at IS NOT NULL THEN 'manual'
         WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now,
+    (c.concurrency_keys IS NOT NULL OR (SELECT t.concurrency_keys IS NOT NULL FROM connector_types t WHERE t.name = $2::text))::boolean AS has_keys
 FROM moves.lock_due($2::text, $3::integer, $4::integer, $1::timestamptz, $5::integer[],
     $6::integer, $7::bigint) c
 `
@@ -134,6 +135,7 @@ type LockDueRow struct {
 	Asked              bool
 	Wanted             string
 	Now                time.Time
+	HasKeys            bool
 }
 
 // Within the transaction of Claim.
@@ -191,6 +193,7 @@ func (q *Queries) LockDue(ctx context.Context, arg LockDueParams) ([]LockDueRow,
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,
+			&i.HasKeys,
 		); err != nil {
 			return nil, err
 		}
