@@ -157,7 +157,11 @@ which it is cannot be changed.`,
 				return refusedType(p, err)
 			}
 			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s, keys %s\n", set.Name, set.Kind, defaultOf(set), capOf(set), keysOf(set))
+				keys := ""
+				if len(set.ConcurrencyKeys) > 0 {
+					keys = ", keys " + keysOf(set)
+				}
+				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s%s\n", set.Name, set.Kind, defaultOf(set), capOf(set), keys)
 				return err
 			})
 		})
