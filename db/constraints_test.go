@@ -45,11 +45,12 @@ var nonsense = map[string]struct{ before, sql string }{
 	"refresh_defaults_range":     {"", `UPDATE refresh_defaults SET minutes = -1`},
 	"refresh_defaults_type_fkey": {"", `INSERT INTO refresh_defaults VALUES ('ftp', 1)`},
 
-	"connector_types_keys_form":     {"", `INSERT INTO connector_types (name, concurrency_keys) VALUES ('a', '{a,b,c,d,e}')`},
-	"connectors_wait_at_rest":       {asMover, `UPDATE connectors SET next_sync_at = NULL, due_reason = NULL, waits_for_key = 'k'`},
-	"connectors_keys_form":          {"", `INSERT INTO connectors (name, type, user_id, concurrency_keys) VALUES ('docs', 'web', 1, ARRAY['a b'])`},
-	"concurrency_limits_key_form":   {"", `INSERT INTO concurrency_limits VALUES ('a b', 1)`},
-	"concurrency_limits_most_range": {"", `INSERT INTO concurrency_limits VALUES ('a', -1)`},
+	"connector_types_keys_form":          {"", `INSERT INTO connector_types (name, concurrency_keys) VALUES ('a', '{a,b,c,d,e}')`},
+	"connector_types_system_has_no_keys": {"", `INSERT INTO connector_types (name, kind, system, max_concurrent_syncs, concurrency_keys) VALUES ('a', 'job', true, 0, '{a}')`},
+	"connectors_wait_at_rest":            {asMover, `UPDATE connectors SET next_sync_at = NULL, due_reason = NULL, waits_for_key = 'k'`},
+	"connectors_keys_form":               {"", `INSERT INTO connectors (name, type, user_id, concurrency_keys) VALUES ('docs', 'web', 1, ARRAY['a b'])`},
+	"concurrency_limits_key_form":        {"", `INSERT INTO concurrency_limits VALUES ('a b', 1)`},
+	"concurrency_limits_most_range":      {"", `INSERT INTO concurrency_limits VALUES ('a', -1)`},
 
 	"conditions_name_form":       {"", `INSERT INTO conditions (name, query) VALUES ('Never', 'SELECT false')`},
 	"conditions_query_length":    {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},

@@ -38,6 +38,27 @@ func TestWhatIsTruncatedHoldsNoPlaceAndWaitsForNone(t *testing.T) {
 	b.moves("0", `SELECT (SELECT count(*) FROM key_places) + (SELECT count(*) FROM key_waiters)`)
 }
 
+func TestWhoOpensAURLStandsInNoKey(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	const key = "https://joe:secret@host/x"
+	b.refused("connectors_keys_form", `UPDATE connectors SET concurrency_keys = ARRAY['a', $2, 'b'] WHERE id = $1`, id, key)
+	b.refused("connector_types_keys_form", `UPDATE connector_types SET concurrency_keys = ARRAY[$1] WHERE name = 'web'`, key)
+	b.refused("concurrency_limits_key_form", `INSERT INTO concurrency_limits (key, most) VALUES ($1, 1)`, key)
+	b.exec(`UPDATE connectors SET concurrency_keys = ARRAY['https://host', 'joe@host'] WHERE id = $1`, id)
+}
+
+func TestALimitSaysWhoWroteItWhateverWritesIt(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO concurrency_limits (key, most, created_by, updated_by) VALUES ('a', 1, 'joe', 'joe')`)
+	b.exec(`UPDATE concurrency_limits SET most = 2`)
+	b.moves("true", `SELECT updated_by = 'login ' || session_user AND created_by = 'joe' FROM concurrency_limits`)
+	b.exec(`UPDATE concurrency_limits SET most = 3, updated_by = 'jane'`)
+	b.moves("true", `SELECT updated_by = 'jane' FROM concurrency_limits`)
+	b.exec(`INSERT INTO concurrency_limits (key, most) VALUES ('b', 1)`)
+	b.moves("true", `SELECT updated_by = 'login ' || session_user AND created_by = updated_by FROM concurrency_limits WHERE key = 'b'`)
+}
+
 func TestAWaitWakesTheSchedulerWhenItEndsByHandAndWhenAPlaceIsLeft(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()

@@ -19,14 +19,15 @@ func TestASystemJobHasNoOwnerAndIsTheOnlyOneOfItsType(t *testing.T) {
 	b.moves("false", `SELECT moves.add_system_job('ledger_retention', 'old weeks', 60)`)
 	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('refresh', 'job')`)
 	for constraint, sql := range map[string]string{
-		"connectors_one_system_job":         `INSERT INTO connectors (name, type, scope) VALUES ('again', 'ledger_retention', 'system')`,
-		"connectors_owner":                  `UPDATE connectors SET user_id = 1`,
-		"connectors_system_has_no_scope_id": `UPDATE connectors SET scope_id = 'g'`,
-		"connectors_system_type":            `INSERT INTO connectors (name, type, user_id) VALUES ('mine', 'ledger_retention', 1)`,
-		"connectors_system_stays":           `UPDATE connectors SET scope = 'user', user_id = 1`,
-		"connector_types_system_is_job":     `INSERT INTO connector_types (name, system, max_concurrent_syncs) VALUES ('x', true, 0)`,
-		"connector_types_system_has_no_cap": `INSERT INTO connector_types (name, kind, system) VALUES ('x', 'job', true)`,
-		"connector_types_system_stays":      `UPDATE connector_types SET system = true, max_concurrent_syncs = 0 WHERE name = 'refresh'`,
+		"connectors_one_system_job":          `INSERT INTO connectors (name, type, scope) VALUES ('again', 'ledger_retention', 'system')`,
+		"connectors_owner":                   `UPDATE connectors SET user_id = 1`,
+		"connectors_system_has_no_scope_id":  `UPDATE connectors SET scope_id = 'g'`,
+		"connectors_system_type":             `INSERT INTO connectors (name, type, user_id) VALUES ('mine', 'ledger_retention', 1)`,
+		"connectors_system_stays":            `UPDATE connectors SET scope = 'user', user_id = 1`,
+		"connector_types_system_is_job":      `INSERT INTO connector_types (name, system, max_concurrent_syncs) VALUES ('x', true, 0)`,
+		"connector_types_system_has_no_cap":  `INSERT INTO connector_types (name, kind, system) VALUES ('x', 'job', true)`,
+		"connector_types_system_has_no_keys": `UPDATE connector_types SET concurrency_keys = '{a}' WHERE name = 'ledger_retention'`,
+		"connector_types_system_stays":       `UPDATE connector_types SET system = true, max_concurrent_syncs = 0 WHERE name = 'refresh'`,
 	} {
 		b.refused(constraint, sql)
 	}

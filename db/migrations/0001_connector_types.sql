@@ -19,12 +19,15 @@ CREATE TABLE connector_types (
         CONSTRAINT connector_types_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND array_lower(concurrency_keys, 1) = 1
             AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
             AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
+            AND array_to_string(concurrency_keys, ' ') !~ '//[^/ ]*@'
             AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
     -- Another type with one of these names would keep ours from being added.
     CONSTRAINT connector_types_name_is_the_systems CHECK (system OR name NOT IN
         ('ledger_retention', 'audit_retention', 'lease_sweep', 'orphan_sweep', 'search_index_review', 'lease_report')),
     -- Places of a capped type go round by owner, and the system is none. One job has one run at most.
-    CONSTRAINT connector_types_system_has_no_cap CHECK (NOT system OR coalesce(max_concurrent_syncs = 0, false))
+    CONSTRAINT connector_types_system_has_no_cap CHECK (NOT system OR coalesce(max_concurrent_syncs = 0, false)),
+    -- Who may name keys of a type could hold up the system's job by them, which administrators alone write.
+    CONSTRAINT connector_types_system_has_no_keys CHECK (NOT system OR concurrency_keys IS NULL)
 );
 
 -- A type that is the system's has no connectors of users, and the other way round: it cannot become the other.
@@ -41,7 +44,7 @@ CREATE TRIGGER connector_types_stay BEFORE UPDATE OF system ON connector_types F
 -- How many runs that have a key may be in flight at once. A key without a row has no limit. Administrators write them.
 CREATE TABLE concurrency_limits (
     key        text PRIMARY KEY
-        CONSTRAINT concurrency_limits_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$'),
+        CONSTRAINT concurrency_limits_key_form CHECK (key ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$' AND key !~ '//[^/]*@'),
     most       integer NOT NULL
         CONSTRAINT concurrency_limits_most_range CHECK (most BETWEEN 0 AND 10000),
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -55,12 +58,18 @@ CREATE TABLE concurrency_limits (
 CREATE FUNCTION concurrency_limits_write() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
+    IF TG_OP = 'INSERT' THEN
+        NEW.created_by := coalesce(NEW.created_by, (SELECT a.person FROM moves.actor() a));
+        NEW.updated_by := coalesce(NEW.updated_by, NEW.created_by);
+    ELSIF TG_OP = 'UPDATE' THEN
         IF NEW.key <> OLD.key THEN
             RAISE EXCEPTION 'limit of key %: its key cannot be changed', OLD.key USING ERRCODE = 'check_violation',
                 SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'concurrency_limits_key_stays', HINT = 'Add another, and delete this one.';
         END IF;
         NEW.updated_at := clock_timestamp();
+        IF NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by THEN
+            NEW.updated_by := (SELECT a.person FROM moves.actor() a);
+        END IF;
     END IF;
     PERFORM pg_notify('connectors_due', 'key:' || coalesce(NEW.key, OLD.key));
     RETURN coalesce(NEW, OLD);

@@ -147,6 +147,7 @@ CREATE TABLE connectors (
         CONSTRAINT connectors_keys_form CHECK (coalesce(array_ndims(concurrency_keys) = 1 AND array_lower(concurrency_keys, 1) = 1
             AND cardinality(concurrency_keys) = cardinality(string_to_array(array_to_string(concurrency_keys, ' '), ' '))
             AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
+            AND array_to_string(concurrency_keys, ' ') !~ '//[^/ ]*@'
             AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
     -- The key that was full when it was to be claimed: it is not due until a look gives it a turn, or its row is written.
     waits_for_key        text,

@@ -210,19 +210,34 @@ func (x *explanation) waitsForKey() {
 			held += fmt.Sprintf(", of connector %d", *c.KeyHolder)
 		}
 	}
+	seen, idle := true, false
+	if !x.IsGlance {
+		seen, idle = x.scheduler()
+	}
+	hasPlace := c.KeyMost == nil || c.KeyHeld < int64(*c.KeyMost)
 	switch {
 	case x.IsGlance: // nothing was counted
 		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("the scheduler makes it due in its turn, when the key has a place"))
+	case hasPlace && !seen:
+		x.conclude(SchedulerAway, fmt.Sprintf("it waited for concurrency key %s, which has a place, and no scheduler runs that could dispatch it", key),
+			"it is dispatched as soon as one runs; start it with `echomind run`, or the scheduler program")
+	case hasPlace && idle:
+		x.conclude(SchedulerIdle, fmt.Sprintf("it waited for concurrency key %s, which has a place, and no scheduler dispatches it", key),
+			"look at the scheduler's log and /readyz")
 	case c.KeyMost == nil:
 		x.fact("concurrency key %s has no limit any more", key)
 		x.conclude(WaitsForKey, fmt.Sprintf("it waited for concurrency key %s, whose limit is removed", key), "the scheduler makes it due at one of its next looks")
-	case c.KeyHeld < int64(*c.KeyMost):
+	case hasPlace:
 		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
 		x.conclude(WaitsForKey, fmt.Sprintf("it waits for its turn at concurrency key %s, which has a place", key), "the scheduler makes the next owner's due at its next look")
+	case *c.KeyMost == 0:
+		x.fact("concurrency key %s: none in flight from now on; %s", key, held)
+		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s has no places: its limit is 0", key), fmt.Sprintf(
+			"nothing, until an administrator allows more with `echomind limits set %s N`", key))
 	default:
 		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
 		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s is full: %s", key, held), fmt.Sprintf(
-			"the scheduler makes the next owner's longest due one due when one of them ends; administrators allow more with `echomind limits set %s N`", key))
+			"the scheduler makes the next owner's longest due one due when fewer than %d are; administrators allow more with `echomind limits set %s N`", *c.KeyMost, key))
 	}
 }
 

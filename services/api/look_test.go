@@ -65,6 +65,29 @@ func TestWhyIsAnsweredWhileNATSIsAwayAndSaysNothingOfItsAddress(t *testing.T) {
 	}
 }
 
+// Who has a place of a concurrency key is for who sees that connector; nobody names a key over REST.
+func TestAFullKeyIsShownAndItsHolderToWhoSeesIt(t *testing.T) {
+	t.Parallel()
+	w := withNATS(t)
+	other := w.something(identity.Ownership{UserID: 8, Scope: "user"})
+	w.exec(`INSERT INTO concurrency_limits (key, most) VALUES ('tenant-42', 1)`)
+	w.exec(`INSERT INTO key_places (key, run_id, connector_id, user_id) VALUES ('tenant-42', $1, $2, 8)`, other.run, other.id)
+	mine := one[int](w, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, concurrency_keys) VALUES ('waits', 'web', 7, 60, '{tenant-42}') RETURNING id`)
+	w.exec(`SELECT moves.park(ARRAY[$1::int], ARRAY['tenant-42'])`, mine)
+	me, super := w.as(7, identity.User), w.as(1, identity.Superadmin)
+	path := fmt.Sprintf("/connectors/%d", mine)
+	why := me.get(path + "/why")
+	require.Equal(t, "waits_for_key", why["cause"])
+	require.Contains(t, fmt.Sprint(why), "concurrency key tenant-42 is full: 1 run in flight")
+	require.NotContains(t, fmt.Sprint(why), fmt.Sprintf("connector %d", other.id))
+	require.Contains(t, fmt.Sprint(super.get(path+"/why")), fmt.Sprintf("of connector %d", other.id))
+	require.Contains(t, me.signedIn().get(fmt.Sprintf("/sources/%d", mine)).text, "the concurrency key may have more at once")
+	for _, c := range []caller{me, super} {
+		require.Equal(t, 422, c.do("PATCH", path, map[string]any{"concurrency_keys": []string{"other"}}).status)
+		require.NotContains(t, c.get(path), "concurrency_keys")
+	}
+}
+
 // Who has a lock is for who sees that connector.
 func TestALockIsShownAndItsHolderToWhoSeesIt(t *testing.T) {
 	t.Parallel()

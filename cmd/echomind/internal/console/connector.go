@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -158,6 +159,12 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 	}
+	if len(c.ConcurrencyKeys) > 0 {
+		rows = append(rows, []string{"concurrency keys", strings.Join(c.ConcurrencyKeys, ", ")})
+	}
+	if c.WaitsForKey != nil {
+		rows = append(rows, []string{"waits for key", *c.WaitsForKey})
+	}
 	if c.NextParameters != nil {
 		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})
 	}
@@ -196,6 +203,8 @@ func nextSync(c dbgen.Connector, now time.Time) string {
 	switch {
 	case c.RunID != nil:
 		return "in flight"
+	case c.WaitsForKey != nil:
+		return "waits for key"
 	case c.NextSyncAt == nil && c.NeedsPlan:
 		return "being planned"
 	case c.NextSyncAt == nil:

@@ -25,14 +25,18 @@ const (
 	keysFlagName    = "key"
 )
 
-var keyForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$`)
+var (
+	keyForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:/@-]{0,127}$`)
+	// keyOpens is a user, and maybe a password, in a URL.
+	keyOpens = regexp.MustCompile(`//[^/]*@`)
+)
 
 // keysFlag is the flag that names concurrency keys.
 func keysFlag(flags *pflag.FlagSet, keys *[]string) {
-	flags.StringSliceVar(keys, keysFlagName, nil, "a concurrency key, of which `echomind limits` bounds how many are in flight; may be given up to four times; none = no key")
+	flags.StringSliceVar(keys, keysFlagName, nil, "a concurrency `key`, of which echomind limits bounds how many are in flight; may be given up to four times; none = no key")
 }
 
-// keysGiven are the keys of a flag; nil = none.
+// keysGiven are the keys of a flag that checkKeys has let pass; nil = none.
 func keysGiven(keys []string) []string {
 	if slices.Equal(keys, []string{none}) {
 		return nil
@@ -41,6 +45,9 @@ func keysGiven(keys []string) []string {
 }
 
 func checkKeys(keys []string) error {
+	if keys != nil && len(keys) == 0 { // --key ""
+		keys = []string{""}
+	}
 	if len(keys) > mostKeys {
 		return usagef("--%s: must be at most %d, and are %d", keysFlagName, mostKeys, len(keys))
 	}
@@ -58,6 +65,9 @@ func checkKeys(keys []string) error {
 func checkKey(what, key string) error {
 	if !keyForm.MatchString(key) {
 		return usagef("%s %q: must be up to 128 letters, digits and _.:/@-, beginning with a letter or a digit, such as onedrive:tenant-42", what, clip(key, 130))
+	}
+	if keyOpens.MatchString(key) {
+		return usagef("%s: must have no user or password in a URL, since many see keys", what)
 	}
 	return nil
 }
@@ -116,6 +126,9 @@ func limitsSet(f *finder) *cobra.Command {
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return usagef("%s needs KEY and N, the most in flight", c.CommandPath())
+			}
+			if args[0] == none {
+				return usagef("KEY none: means that there is no key: --%s none; choose another", keysFlagName)
 			}
 			return checkKey("KEY", args[0])
 		},

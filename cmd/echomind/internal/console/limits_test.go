@@ -18,6 +18,15 @@ func TestALimitOfAKeyIsWrittenByAnAdministratorAndExplained(t *testing.T) {
 	}
 	require.Contains(t, admin.run("limits", "set", "k", "x").stderr, `N "x": must be a number from 0 to 10000`)
 
+	require.Equal(t, 2, admin.run("limits", "set", "none", "1").code, "it means that there is no key")
+	for _, bad := range []string{"", "a,,b", "https://joe:secret@host/x"} {
+		require.Equal(t, 2, person.run("types", "add", "file", "--key", bad).code, bad)
+		require.Equal(t, 2, person.run("connectors", "add", "--name", "x", "--type", "file", "--user", "1", "--config", `{"url":"file:///srv"}`, "--refresh", "1h", "--key", bad).code, bad)
+	}
+	require.NotContains(t, person.run("types", "add", "file", "--key", "https://joe:secret@host/x").stderr, "secret")
+	require.Equal(t, 2, admin.run("types", "add", "tidy", "--system", "--key", "a").code, "it has none")
+	require.Regexp(t, `--key key `, person.succeed("connectors", "add", "--help"))
+
 	add := func(name string, keys ...string) {
 		args := []string{"connectors", "add", "--name", name, "--type", "file", "--user", "1", "--config", `{"url":"file:///srv"}`, "--refresh", "1h"}
 		for _, key := range keys {
@@ -31,7 +40,9 @@ func TestALimitOfAKeyIsWrittenByAnAdministratorAndExplained(t *testing.T) {
 	require.Equal(t, 2, person.run("connectors", "update", "first", "--key", "a b").code)
 	require.Equal(t, 2, person.run("connectors", "update", "first", "--key", "a,b,c,d,e").code)
 	require.Equal(t, []any{"file"}, person.object("types", "add", "file", "--key", "file")["concurrency_keys"])
+	require.Regexp(t, `file +source .* file\n`, person.succeed("types", "list"))
 	require.Nil(t, person.object("types", "add", "file", "--key", "none")["concurrency_keys"])
+	require.Regexp(t, `concurrency keys +onedrive:tenant-42, b\n`, person.succeed("connectors", "get", "first"))
 
 	u.service("echomind-scheduler")
 	u.exec(`INSERT INTO key_places (key, run_id, connector_id, user_id) VALUES ('onedrive:tenant-42', gen_random_uuid(), 1, 1)`)
@@ -45,6 +56,8 @@ func TestALimitOfAKeyIsWrittenByAnAdministratorAndExplained(t *testing.T) {
 	require.Contains(t, person.succeed("limits", "list"), "onedrive:tenant-42")
 	require.Regexp(t, `KEY WAITED FOR.*\n.*onedrive:tenant-42 +1 +1 +1`, person.run("status").stdout)
 	require.Equal(t, "onedrive:tenant-42", person.object("connectors", "get", "second")["waits_for_key"])
+	require.Regexp(t, `waits for key +onedrive:tenant-42\n`, person.succeed("connectors", "get", "second"))
+	require.Regexp(t, `second .* waits for key `, person.succeed("connectors", "list"))
 
 	person.succeed("connectors", "update", "second", "--key", "none")
 	require.Nil(t, person.object("connectors", "get", "second")["waits_for_key"])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -52,10 +53,10 @@ func typesList(f *finder) *cobra.Command {
 			rows := make([][]string, len(found))
 			for i, t := range found {
 				views[i] = viewType(t)
-				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t)}
+				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT"}, rows)
+				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS"}, rows)
 			})
 		})
 	}
@@ -83,6 +84,13 @@ func capOf(t dbgen.ConnectorType) string {
 	return strconv.Itoa(int(*t.MaxConcurrentSyncs))
 }
 
+func keysOf(t dbgen.ConnectorType) string {
+	if len(t.ConcurrencyKeys) == 0 {
+		return "-"
+	}
+	return strings.Join(t.ConcurrencyKeys, ", ")
+}
+
 func typesAdd(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add NAME",
@@ -108,6 +116,7 @@ which it is cannot be changed.`,
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
+	c.MarkFlagsMutuallyExclusive("system", keysFlagName)
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
@@ -148,7 +157,11 @@ which it is cannot be changed.`,
 				return refusedType(p, err)
 			}
 			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s\n", set.Name, set.Kind, defaultOf(set), capOf(set))
+				keys := ""
+				if len(set.ConcurrencyKeys) > 0 {
+					keys = ", keys " + keysOf(set)
+				}
+				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s%s\n", set.Name, set.Kind, defaultOf(set), capOf(set), keys)
 				return err
 			})
 		})
@@ -184,6 +197,8 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 		return usagef("--default-refresh: must be 0 to %dd", maxMinutes/unitMinutes["d"])
 	case "connector_types_system_has_no_cap":
 		return usagef("--max-concurrent %d: type %s is the system's, which has one run at most", *p.MaxConcurrentSyncs, p.Name)
+	case "connector_types_system_has_no_keys":
+		return usagef("--key: type %s is the system's; an administrator names keys of its job: `echomind connectors update ID --key …`", p.Name)
 	case "connector_types_cap_range":
 		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}

@@ -249,6 +249,25 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.due("10 minutes")
 			w.service("echomind-scheduler")
 		}, evidence.CapFull, false, nil},
+		{"a concurrency key is full", func(w *world) { w.waitsForKey(1, 1); w.service("echomind-scheduler") },
+			evidence.WaitsForKey, false, []string{"concurrency key k is full: 1 run in flight, the first since ", "when fewer than 1 are", "limits set k N"}},
+		{"a concurrency key has more in flight than its limit", func(w *world) { w.waitsForKey(2, 3); w.service("echomind-scheduler") },
+			evidence.WaitsForKey, false, []string{"at most 2 in flight; 3 runs in flight", "when fewer than 2 are"}},
+		{"a concurrency key has no places", func(w *world) { w.waitsForKey(0, 0); w.service("echomind-scheduler") },
+			evidence.WaitsForKey, false, []string{"concurrency key k has no places: its limit is 0", "nobody holds a place", "nothing, until an administrator allows more"}},
+		{"a concurrency key has a place", func(w *world) { w.waitsForKey(2, 1); w.service("echomind-scheduler") },
+			evidence.WaitsForKey, false, []string{"waits for its turn at concurrency key k, which has a place"}},
+		{"the limit of a concurrency key is gone", func(w *world) {
+			w.waitsForKey(1, 1)
+			w.service("echomind-scheduler")
+			w.exec(`DELETE FROM concurrency_limits`)
+		}, evidence.WaitsForKey, false, []string{"whose limit is removed"}},
+		{"a concurrency key has a place and no scheduler runs", func(w *world) { w.waitsForKey(2, 1) },
+			evidence.SchedulerAway, false, []string{"none is connected", "it waited for concurrency key k, which has a place"}},
+		{"the limit of a concurrency key is gone and no scheduler runs", func(w *world) {
+			w.waitsForKey(1, 1)
+			w.exec(`DELETE FROM concurrency_limits`)
+		}, evidence.SchedulerAway, false, []string{"none is connected"}},
 		{"the cap of its type is full", func(w *world) {
 			w.others(5, "1 hour")
 			w.due("10 minutes")

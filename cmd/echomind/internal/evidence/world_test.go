@@ -139,6 +139,14 @@ func (w *world) due(ago string) {
 	movestest.Force(w.t, w.pool, `UPDATE connectors SET next_sync_at = clock_timestamp() - $2::interval WHERE id = $1`, w.id, ago)
 }
 
+// waitsForKey is due and waits for concurrency key k, of which so many may have a place, and so many have.
+func (w *world) waitsForKey(most, held int) {
+	w.due("2 seconds")
+	w.exec(`INSERT INTO concurrency_limits (key, most) VALUES ('k', $1)`, most)
+	w.exec(`INSERT INTO key_places (key, run_id, connector_id, user_id) SELECT 'k', gen_random_uuid(), 99, 1 FROM generate_series(1, $1::int)`, held)
+	w.exec(`SELECT moves.park(ARRAY[$1::int], ARRAY['k'])`, w.id)
+}
+
 // others puts n more connectors of the type in flight, claimed so long ago.
 func (w *world) others(n int, ago string) (ids []int32) {
 	w.t.Helper()
