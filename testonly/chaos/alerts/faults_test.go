@@ -67,6 +67,7 @@ var untried = map[string]string{
 	"EchoMindProviderThrottles":  "it takes an hour of throttling",
 	"EchoMindPutOff":             "it takes a day",
 	"EchoMindDeletionStays":      "it takes six hours",
+	"EchoMindKeyIsFull":          "it takes six hours",
 	"EchoMindLate":               "a connector may be a minute old at least, and 15 more pass",
 	"EchoMindStreamReplicaLost":  "the harness has one broker",
 }
