@@ -40,11 +40,12 @@ func (x *explanation) policies() {
 	}
 	if c.DeadlineMinutes != nil {
 		deadline := time.Duration(*c.DeadlineMinutes) * time.Minute
-		if planned && c.SlotAt != nil && c.SlotAt.Add(deadline).Before(x.Now) {
+		switch {
+		case planned && c.SlotAt != nil && c.SlotAt.Add(deadline).Before(x.Now):
 			x.fact("deadline %s: its slot was not claimed by %s; when its turn comes it is missed, and a later one runs if it is not too late", clock.Span(deadline), clock.At(c.SlotAt.Add(deadline), x.Now))
-		} else if planned && c.SlotAt != nil {
+		case planned && c.SlotAt != nil:
 			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.At(c.SlotAt.Add(deadline), x.Now))
-		} else {
+		default:
 			x.fact("deadline %s: a slot that is not claimed by then is missed", clock.Span(deadline))
 		}
 	}

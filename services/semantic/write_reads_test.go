@@ -102,17 +102,12 @@ type explaining struct {
 	plan string
 }
 
-func (e *explaining) Exec(ctx2 contextT, sql string, args ...any) (tagT, error) {
-	rows, err := e.Tx.Query(ctx2, `EXPLAIN (ANALYZE, BUFFERS, COSTS, SUMMARY) `+sql, args...)
+func (e *explaining) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	rows, err := e.Query(ctx, `EXPLAIN (ANALYZE, BUFFERS, COSTS, SUMMARY) `+sql, args...)
 	if err != nil {
-		return tagT{}, err
+		return pgconn.CommandTag{}, err
 	}
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	e.plan = strings.Join(lines, "\n")
-	return tagT{}, err
+	return pgconn.CommandTag{}, err
 }
-
-type (
-	contextT = context.Context
-	tagT     = pgconn.CommandTag
-)

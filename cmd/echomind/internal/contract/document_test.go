@@ -73,7 +73,7 @@ func TestTheDocumentSaysWhatASubscriberMayRead(t *testing.T) {
 var values = map[string]string{
 	"name": `'other'`, "type": `'web'`, "user_id": `2`, "scope": `'org'`, "scope_id": `'g'`, "config": `'{"a": 1}'`,
 	"refresh_freq_minutes": `7`, "schedule_cron": `'0 0 * * *', refresh_freq_minutes = NULL`, "run_at_once": `true`, "time_zone": `'Europe/Berlin'`, "dst_gap": `'before'`, "dst_overlap": `'both'`, "max_retries": `9`,
-	"spread_percent": `50`, "deadline_minutes": `5`, "overlap": `'queue'`, "once_per": `'day'`, "catch_up": `'all'`, "catch_up_most": `5`, "catch_up_minutes": `60`, "fresh_within_minutes": `60`, "calendar": `NULL`, "calendar_use": `'only'`, "condition": `NULL`,
+	"concurrency_keys": `'{a}'`, "waits_for_key": `'a'`, "spread_percent": `50`, "deadline_minutes": `5`, "overlap": `'queue'`, "once_per": `'day'`, "catch_up": `'all'`, "catch_up_most": `5`, "catch_up_minutes": `60`, "fresh_within_minutes": `60`, "calendar": `NULL`, "calendar_use": `'only'`, "condition": `NULL`,
 	"claimed_at": `now()`, "over_at": `now()`, "claimed_for": `now()`, "wanted": `true`, "synced_for": `now()`, "deletion_guard": `false`,
 	"trigger_requested_at": `now()`, "created_by": `'me'`, "updated_by": `'me'`, "updated_at": `'2001-01-01'`,
 	"id": `id + 1000`, "created_at": `'2001-01-01'`,
