@@ -11,7 +11,7 @@ CREATE TABLE open_runs (
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost', 'upstream')),
     -- The due time this run answers.
     slot                 timestamptz
         CONSTRAINT open_runs_slot_scheduled CHECK (slot IS NULL OR trigger = 'schedule'),
@@ -291,6 +291,16 @@ SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_la
     progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
+-- How far those have come whom connectors run after, of the runs that count.
+CREATE VIEW run_after_ends AS
+SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes, coalesce(e.no, 0) AS no,
+    coalesce(CASE a.accepts WHEN 'skipped' THEN e.no ELSE e.completed_no END, 0) AS counted_no,
+    CASE a.accepts WHEN 'skipped' THEN e.ended_at ELSE e.completed_at END AS ended_at,
+    CASE a.accepts WHEN 'skipped' THEN e.ended_for ELSE e.completed_for END AS ended_for,
+    coalesce(u.used, 0) AS used, u.seen
+FROM run_after a LEFT JOIN upstream_ends e ON e.connector_id = a.upstream_id AND e.lost IS DISTINCT FROM 'gone'
+    LEFT JOIN upstream_uses u ON u.connector_id = a.connector_id AND u.upstream_id = a.upstream_id;
+
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
 -- waiting or at work. Nothing of its configuration. Ask for one connector: the others of its type are counted for each row.
 CREATE VIEW connector_evidence AS
@@ -339,6 +349,7 @@ LEFT JOIN resource_locks l ON l.key = q.key AND l.expires_at > (SELECT clock_tim
 
 -- +goose Down
 DROP VIEW connector_evidence;
+DROP VIEW run_after_ends;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE unmet_slots;

@@ -378,7 +378,7 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'parameters_due_at', 'kept_plan', 'due_at', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'follows', 'followed', 'upstreams_met_at', 'asks_upstreams'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN

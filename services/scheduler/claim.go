@@ -137,7 +137,7 @@ func (s *Scheduler) claim(
 				continue
 			}
 			t := triggerOf(connectorType, *r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked})
+			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Follows: r.Follows})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
@@ -239,6 +239,8 @@ type claim struct {
 	RunID uuid.UUID `json:"run_id"`
 	// Asked says that it is for the run that was asked for with parameters.
 	Asked bool `json:"asked,omitempty"`
+	// Follows says that it runs after others.
+	Follows bool `json:"follows,omitempty"`
 	slot
 }
 

@@ -93,6 +93,10 @@ type Connector struct {
 	DocsAnalyzed       int64
 	PutOffSince        *time.Time
 	ConditionMetAt     *time.Time
+	Follows            bool
+	Followed           bool
+	UpstreamsMetAt     *time.Time
+	AsksUpstreams      bool
 	AsksCondition      bool
 	DueAt              *time.Time
 	AtFault            *bool
