@@ -123,15 +123,11 @@ BEGIN
                 THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
-        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due,
-            CASE WHEN k.followed AND k.kept_plan IS NULL THEN k.id END AS followed)
+        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due, CASE WHEN k.followed AND k.kept_plan IS NULL THEN k.id END AS followed)
         SELECT m.type, m.due, array_remove(array_agg(m.followed), NULL) AS followed FROM moved m GROUP BY m.type, m.due
     LOOP
-        IF r.followed <> '{}' THEN
-            PERFORM moves.note_ends(r.followed, 'skipped');
-        END IF;
-        c.type := r.type;
-        c.needs_plan := r.due;
+        PERFORM moves.note_ends(r.followed, 'skipped') WHERE r.followed <> '{}';
+        SELECT r.type, r.due INTO c.type, c.needs_plan;
         PERFORM moves.wake(c, true);
     END LOOP;
 END $$;

@@ -110,13 +110,42 @@ BEGIN
     ready := ARRAY(SELECT l.connector_id FROM unnest(page) k(id), LATERAL (
         SELECT f.connector_id FROM followers f WHERE f.connector_id = k.id FOR UPDATE SKIP LOCKED) l);
     IF lost IS NOT NULL THEN
+        ready := ARRAY(SELECT c.id FROM unnest(ready) k(id), LATERAL (SELECT l.id FROM connectors l WHERE l.id = k.id FOR UPDATE SKIP LOCKED) c);
         ready := ARRAY(SELECT a.connector_id FROM unnest(ready) k(id), LATERAL (
             SELECT r.connector_id FROM run_after r WHERE r.connector_id = k.id AND r.upstream_id = upstream FOR UPDATE SKIP LOCKED) a);
         DELETE FROM run_after a WHERE a.upstream_id = upstream AND a.connector_id = ANY (ready) AND (lost = 'gone'
             OR NOT coalesce((SELECT moves.may_follow(f, u) FROM connectors f, connectors u WHERE f.id = a.connector_id AND u.id = upstream), false));
     END IF;
-    UPDATE followers f SET look_at = least(f.look_at, moment), told = f.told + 1 WHERE f.connector_id = ANY (ready);
+    UPDATE followers f SET look_at = moment, told = f.told + 1 WHERE f.connector_id = ANY (ready);
     held := cardinality(page) - cardinality(ready);
+END $$;
+-- +goose StatementEnd
+
+-- Tells all who run after connectors that have ended, each of which few run after, and writes down that they were told. It waits for nobody. It returns those that are
+-- to be told of one by one.
+-- +goose StatementBegin
+CREATE FUNCTION moves.hand_on_all(upstreams integer[], nos bigint[], few integer) RETURNS integer[]
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    page   integer[];
+    ready  integer[];
+    rest   integer[] := '{}';
+BEGIN
+    FOR i IN 1..cardinality(upstreams) LOOP
+        PERFORM FROM upstream_ends e WHERE e.connector_id = upstreams[i] AND e.no = nos[i] AND e.lost IS NULL FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;   -- it ends once more, and tells then
+        page := ARRAY(SELECT a.connector_id FROM run_after a WHERE a.upstream_id = upstreams[i] ORDER BY 1 LIMIT few);
+        ready := ARRAY(SELECT l.connector_id FROM unnest(page) k(id), LATERAL (
+            SELECT f.connector_id FROM followers f WHERE f.connector_id = k.id FOR UPDATE SKIP LOCKED) l);
+        IF page = '{}' OR cardinality(page) = few OR cardinality(ready) < cardinality(page) THEN
+            rest := rest || upstreams[i];
+        ELSE
+            UPDATE followers f SET look_at = moment, told = f.told + 1 WHERE f.connector_id = ANY (ready) AND f.look_at IS DISTINCT FROM moment;
+            UPDATE upstream_ends e SET tell_at = NULL WHERE e.connector_id = upstreams[i];
+        END IF;
+    END LOOP;
+    RETURN rest;
 END $$;
 -- +goose StatementEnd
 
@@ -157,6 +186,8 @@ BEGIN
     moment := coalesce(moment, clock_timestamp());
     FOREACH who IN ARRAY ids LOOP
         SELECT * INTO c FROM connectors l WHERE l.id = who FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        PERFORM FROM followers f WHERE f.connector_id = who FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         IF c.run_id IS NULL AND c.status <> 'DISABLED' AND NOT c.needs_plan AND (CASE WHEN c.asks_upstreams THEN c.next_sync_at <= moment
                 ELSE c.status = 'ACTIVE' AND c.next_sync_at IS NULL AND c.schedule_cron IS NULL AND coalesce(c.refresh_freq_minutes, 0) = 0 END) THEN
@@ -389,8 +420,8 @@ CREATE FUNCTION run_after_changed() RETURNS trigger
 DECLARE
     ids integer[] := ARRAY(SELECT DISTINCT a.connector_id FROM changed a);
 BEGIN
-    PERFORM FROM followers f WHERE f.connector_id = ANY (ids) ORDER BY f.connector_id FOR UPDATE;
-    UPDATE followers f SET look_at = least(f.look_at, clock_timestamp()), told = f.told + 1 WHERE f.connector_id = ANY (ids);
+    PERFORM FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.id FOR UPDATE;   -- the claims pass them over, as others whose users write them
+    UPDATE followers f SET look_at = clock_timestamp(), told = f.told + 1 WHERE f.connector_id = ANY (ids);
     IF FOUND THEN
         PERFORM pg_notify('connectors_due', coalesce((SELECT c.type FROM connectors c WHERE c.id = ids[1]), ''));
     END IF;
@@ -442,11 +473,11 @@ CREATE TRIGGER run_after_audit AFTER INSERT OR UPDATE OR DELETE ON run_after
     FOR EACH ROW EXECUTE FUNCTION audit_row('run_after', '{connector_id,upstream_id}', '{}');
 
 REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(integer[]), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
-    moves.hand_on(integer, integer, integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
+    moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]),
     run_after_turn(), run_after_refuse(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
+GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]) TO echomind_scheduler;
 GRANT SELECT ON upstream_ends, followers TO echomind_scheduler;
@@ -480,6 +511,7 @@ DROP FUNCTION moves.let_follow(integer[]);
 DROP FUNCTION moves.upstreams_of(integer[], timestamptz);
 DROP FUNCTION moves.lock_followers(integer[], timestamptz);
 DROP FUNCTION moves.have_told(integer, bigint, text, boolean);
+DROP FUNCTION moves.hand_on_all(integer[], bigint[], integer);
 DROP FUNCTION moves.hand_on(integer, integer, integer);
 DROP FUNCTION moves.may_follow(connectors, connectors);
 DROP FUNCTION moves.use_ends(integer[]);

@@ -17,6 +17,8 @@ import (
 const (
 	// mostTold is how many of those who run after a connector are told in one transaction.
 	mostTold = 500
+	// fewTold is of how many the end of a connector is told together with those of other connectors.
+	fewTold = 20
 	// mostEnds is how many connectors that have ended are told of before those that were told are looked at.
 	mostEnds = 100
 	// mostFollowers is how many connectors one transaction looks at. Each may run after a thousand others.
@@ -75,9 +77,30 @@ func (s *Scheduler) tell(ctx context.Context, behind *place) (int, error) {
 		return 0, wrap("look who has ended before others", err)
 	}
 	var problems []error
+	together := dbgen.HandOnAllParams{Few: fewTold}
+	alone := map[int32]bool{}
 	for _, e := range ends {
 		*behind = place{e.TellAt, e.ConnectorID}
-		problems = append(problems, s.tellOf(ctx, e))
+		if alone[e.ConnectorID] = e.Lost != nil; e.Lost == nil {
+			together.Upstreams, together.Nos = append(together.Upstreams, e.ConnectorID), append(together.Nos, e.No)
+		}
+	}
+	if len(together.Upstreams) > 0 {
+		rest, err := deadline.Get(ctx, "scheduler.hand_on_all", claimTimeout, func(ctx context.Context) ([]int32, error) {
+			return s.queries.HandOnAll(ctx, together)
+		})
+		if err != nil {
+			rest = together.Upstreams
+			problems = append(problems, wrap("tell who runs after connectors", err))
+		}
+		for _, id := range rest {
+			alone[id] = true
+		}
+	}
+	for _, e := range ends {
+		if alone[e.ConnectorID] {
+			problems = append(problems, s.tellOf(ctx, e))
+		}
 	}
 	return len(ends), errors.Join(problems...)
 }

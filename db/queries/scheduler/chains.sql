@@ -7,6 +7,9 @@ ORDER BY e.tell_at, e.connector_id LIMIT @batch::integer;
 -- name: HandOn :one
 SELECT coalesce(h.last, 0)::integer AS last, h.held::integer AS held FROM moves.hand_on(@upstream::integer, @after_id::integer, @batch::integer) h;
 
+-- name: HandOnAll :one
+SELECT moves.hand_on_all(@upstreams::integer[], @nos::bigint[], @few::integer)::integer[];
+
 -- name: HaveTold :exec
 SELECT moves.have_told(@upstream::integer, @no::bigint, sqlc.narg('lost')::text, @held::boolean);
 

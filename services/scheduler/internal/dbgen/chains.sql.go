@@ -86,6 +86,23 @@ func (q *Queries) HandOn(ctx context.Context, arg HandOnParams) (HandOnRow, erro
 	return i, err
 }
 
+const handOnAll = `-- name: HandOnAll :one
+SELECT moves.hand_on_all($1::integer[], $2::bigint[], $3::integer)::integer[]
+`
+
+type HandOnAllParams struct {
+	Upstreams []int32
+	Nos       []int64
+	Few       int32
+}
+
+func (q *Queries) HandOnAll(ctx context.Context, arg HandOnAllParams) ([]int32, error) {
+	row := q.db.QueryRow(ctx, handOnAll, arg.Upstreams, arg.Nos, arg.Few)
+	var column_1 []int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const haveTold = `-- name: HaveTold :exec
 SELECT moves.have_told($1::integer, $2::bigint, $3::text, $4::boolean)
 `
