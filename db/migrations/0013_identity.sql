@@ -644,6 +644,11 @@ CREATE FUNCTION api.latest_runs(connectors integer[], most integer)
 $$;
 -- +goose StatementEnd
 
+-- Whom connectors that somebody sees run after, as far as they see these.
+CREATE VIEW api.run_after AS
+SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes FROM run_after a
+WHERE api.sees_connector(a.connector_id) AND api.sees_connector(a.upstream_id);
+
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT

@@ -46,16 +46,18 @@ type connector struct {
 	CatchUpMinutes     *int32          `json:"catch_up_minutes"`
 	FreshWithinMinutes *int32          `json:"fresh_within_minutes"`
 	// Freshness is whether what is stored is as fresh as it should be; null where that was not asked.
-	Freshness     *freshness.Freshness `json:"freshness"`
-	Calendar      *string              `json:"calendar"`
-	CalendarUse   string               `json:"calendar_use"`
-	Condition     *string              `json:"condition"`
-	MaxRetries    int32                `json:"max_retries"`
-	DeletionGuard bool                 `json:"deletion_guard"`
-	Status        string               `json:"status"`
-	StatusMessage *string              `json:"status_message"`
-	FailureCount  int32                `json:"failure_count"`
-	DocsAnalyzed  int64                `json:"docs_analyzed"`
+	Freshness   *freshness.Freshness `json:"freshness"`
+	Calendar    *string              `json:"calendar"`
+	CalendarUse string               `json:"calendar_use"`
+	Condition   *string              `json:"condition"`
+	// RunAfter are those that it runs after, of one that is shown alone; null where they were not asked for.
+	RunAfter      []upstream `json:"run_after"`
+	MaxRetries    int32      `json:"max_retries"`
+	DeletionGuard bool       `json:"deletion_guard"`
+	Status        string     `json:"status"`
+	StatusMessage *string    `json:"status_message"`
+	FailureCount  int32      `json:"failure_count"`
+	DocsAnalyzed  int64      `json:"docs_analyzed"`
 	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
 	Documents       *int64          `json:"documents"`
 	DocumentsFailed *int64          `json:"documents_failed"`
@@ -112,6 +114,8 @@ func refresh(c dbgen.Connector) string {
 	switch {
 	case c.ScheduleCron != nil:
 		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap) + policies(c)
+	case c.RefreshFreqMinutes == nil && c.Follows:
+		return "after others"
 	case c.RefreshFreqMinutes == nil:
 		return "manual"
 	}
@@ -134,7 +138,7 @@ func scope(c dbgen.Connector) string {
 }
 
 // details writes one connector for people.
-func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting waitingRuns, now time.Time) error {
+func details(w io.Writer, c dbgen.Connector, after []upstream, counted documentCounts, waiting waitingRuns, now time.Time) error {
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
@@ -153,6 +157,9 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+	}
+	if len(after) > 0 {
+		rows = append(rows, []string{"runs after", saidAfter(after)})
 	}
 	if c.NextParameters != nil {
 		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})

@@ -117,6 +117,14 @@ type Identity struct {
 	MadeAt  *time.Time
 }
 
+type RunAfter struct {
+	ConnectorID    int32
+	UpstreamID     int32
+	Accepts        string
+	MaxAgeMinutes  *int32
+	TimeoutMinutes *int32
+}
+
 type SchedulerRun struct {
 	ID                 uuid.UUID
 	ConnectorID        int32
