@@ -192,11 +192,13 @@ func chainHistory(t *testing.T, seed uint64) {
 	b, c := s.link(a), s.link(a)
 	d := s.link(b, c)
 	all := []int32{a, b, c, d}
+	s.exec(`UPDATE connectors SET max_retries = 1000`)
 	upstreams := map[int32][]int32{b: {a}, c: {a}, d: {b, c}}
 	fresh := map[[2]int32]bool{} // an end that the follower has not used
 	uses := map[[2]int32]bool{}  // what its run uses once it is over
 	random := rand.New(rand.NewPCG(seed, 2))
-	inFlight, off, again := map[int32]bool{}, map[int32]bool{}, map[int32]bool{}
+	inFlight, off := map[int32]bool{}, map[int32]bool{}
+	again, wanted := map[int32]bool{}, map[int32]bool{} // a sync that goes on; one that was asked for
 	var told []string
 	schedulers := []*Scheduler{s.scheduler(), s.scheduler()}
 	back := func(id int32) { // the run has used nothing
@@ -209,7 +211,7 @@ func chainHistory(t *testing.T, seed uint64) {
 	}
 	for range 250 {
 		id := all[random.IntN(4)]
-		switch what := random.IntN(10); {
+		switch what := random.IntN(13); {
 		case what == 0 && !inFlight[a] && id == a:
 			s.exec(`SELECT moves.trigger_sync($1)`, a)
 			told = append(told, "trigger")
@@ -249,10 +251,22 @@ func chainHistory(t *testing.T, seed uint64) {
 				back(id)
 				delete(inFlight, id)
 				delete(again, id)
+				delete(wanted, id)
 			} else {
 				s.exec(`SELECT moves.enable($1)`, id)
 			}
 			told = append(told, fmt.Sprint("switch ", id))
+		case what == 7 && inFlight[id] && id != a:
+			try := s.pickUp(id, time.Minute)
+			want(s, true, `SELECT moves.fail($1, $2, 'transient', 'away')`, try.Run, try.ID)
+			s.force(`UPDATE connectors SET next_sync_at = clock_timestamp() WHERE id = $1`, id)
+			delete(inFlight, id)
+			again[id] = true
+			told = append(told, fmt.Sprint("fail ", id))
+		case what == 8 && !inFlight[id] && !off[id] && id != a:
+			s.exec(`SELECT moves.trigger_sync($1)`, id)
+			wanted[id] = true
+			told = append(told, fmt.Sprint("trigger ", id))
 		case what == 6:
 			s.do(schedulers[random.IntN(2)].Follow(s.Context())) // and dies before the claim
 			told = append(told, "follow")
@@ -264,21 +278,23 @@ func chainHistory(t *testing.T, seed uint64) {
 				got[t.ID], inFlight[t.ID] = true, true
 			}
 			for down, ups := range upstreams {
-				all := !off[down] && (!inFlight[down] || got[down])
+				ended := true
 				for _, up := range ups {
-					all = all && (again[down] || fresh[[2]int32{down, up}])
+					ended = ended && fresh[[2]int32{down, up}]
 				}
-				if got[down] != all {
-					t.Fatalf("connector %d claimed: %v, want %v, after %s", down, got[down], all, strings.Join(told, ", "))
+				runs := !off[down] && (!inFlight[down] || got[down]) && (ended || again[down] || wanted[down])
+				if got[down] != runs {
+					t.Fatalf("connector %d claimed: %v, want %v, after %s", down, got[down], runs, strings.Join(told, ", "))
 				}
 				for _, up := range ups {
-					if e := [2]int32{down, up}; all && !again[down] {
+					if e := [2]int32{down, up}; runs && ended && !again[down] {
 						delete(fresh, e)
 						uses[e] = true
 					}
 				}
-				if all {
+				if runs {
 					delete(again, down)
+					delete(wanted, down)
 				}
 			}
 			told = append(told, "claim")
