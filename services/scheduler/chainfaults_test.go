@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -19,7 +20,7 @@ func (s *stage) held(sql string, args ...any) pgx.Tx {
 	s.do(err)
 	_, err = tx.Exec(s.Context(), sql, args...)
 	s.do(err)
-	s.Cleanup(func() { _ = conn.Close(s.T.Context()) })
+	s.Cleanup(func() { _ = conn.Close(context.WithoutCancel(s.Context())) })
 	return tx
 }
 
