@@ -25,6 +25,8 @@ const (
 	mostFollowers = 100
 	// mostPages bounds one look at chains. What it has not come to is the next look's, which follows at once.
 	mostPages = 1000
+	// mostFailed is after how many pages that Postgres did not answer one look ends.
+	mostFailed = 10
 	// lookAgain is after how long a connector is looked at again that could not be written.
 	lookAgain = time.Minute
 )
@@ -50,22 +52,25 @@ func (s *Scheduler) chains(ctx context.Context) error {
 // Follow tells connectors that those they run after have ended, and lets those go that wait for nobody any more, or no longer. It is all read
 // from rows, where the ends stand: what a look does not come to, the next one does. It goes on behind what is held or refused.
 func (s *Scheduler) Follow(ctx context.Context) error {
-	var problems []error
+	var problem error
+	failed := 0
 	ended, looked := place{at: never}, place{at: never}
 	for page := 0; ctx.Err() == nil; page++ {
 		if page == mostPages {
 			signal(s.chainWake)
 			break
 		}
-		told, err := s.tell(ctx, &ended)
-		problems = append(problems, err)
-		found, err := s.lookAtFollowers(ctx, &looked)
-		problems = append(problems, err)
-		if told+found == 0 || len(problems) > 20 {
+		told, untold := s.tell(ctx, &ended)
+		found, unseen := s.lookAtFollowers(ctx, &looked)
+		if err := errors.Join(untold, unseen); err != nil {
+			problem = errors.Join(problem, err)
+			failed++
+		}
+		if told+found == 0 || failed == mostFailed {
 			break
 		}
 	}
-	return errors.Join(problems...)
+	return problem
 }
 
 // tell has those looked at who run after connectors that have ended: a few of these, behind a place. It says of how many.
