@@ -50,6 +50,7 @@ BEGIN
     c.due_reason := NULL;
     c.slot_at := NULL;
     c.needs_plan := false;
+    c.upstreams_met_at := NULL;   -- that was for what it was due for
     IF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := moment;
         c.due_reason := 'manual';

@@ -169,6 +169,10 @@ BEGIN
         NEW := connectors_replanned(was, NEW, changed, triggered,
             recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent)
                 OR (NEW.run_at_once <> OLD.run_at_once AND NEW.schedule_cron IS NOT NULL AND NEW.claimed_at IS NULL));
+        IF changed AND NEW.follows AND NEW.status = 'ERROR' AND NEW.next_sync_at IS NULL AND NOT NEW.needs_plan THEN
+            NEW.status := 'ACTIVE';   -- it failed for good with what it was, and waits for the next end
+            NEW.status_message := NULL;
+        END IF;
         IF (NEW.next_sync_at, NEW.needs_plan, NEW.condition) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan, OLD.condition)
                 OR (triggered AND NEW.condition IS NOT NULL) THEN   -- what has asked its condition is due without
             PERFORM moves.wake(NEW, false);

@@ -149,21 +149,22 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down that those who run after a connector have been told of its end with a number; where somebody held a row, all are told again in a second. What
+-- Writes down that those who run after a connector have been told of its end with a number, or of its loss, for which they were to be told since a moment; where somebody held a row, all are told again in a second. What
 -- nobody runs after is forgotten.
 -- +goose StatementBegin
-CREATE FUNCTION moves.have_told(upstream integer, end_no bigint, was_lost text, held boolean) RETURNS void
+CREATE FUNCTION moves.have_told(upstream integer, end_no bigint, was_lost text, since timestamptz, held boolean) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 BEGIN
     IF held THEN
         UPDATE upstream_ends e SET tell_at = clock_timestamp() + interval '1 second'
-        WHERE e.connector_id = upstream AND e.no = end_no AND e.lost IS NOT DISTINCT FROM was_lost;
+        WHERE e.connector_id = upstream AND e.no = end_no AND e.lost IS NOT DISTINCT FROM was_lost AND e.tell_at = since;
         RETURN;
     ELSIF was_lost = 'gone' THEN
-        DELETE FROM upstream_ends e WHERE e.connector_id = upstream AND e.lost = 'gone' AND e.no = end_no;
+        DELETE FROM upstream_ends e WHERE e.connector_id = upstream AND e.lost = 'gone' AND e.no = end_no AND e.tell_at = since;
         RETURN;
     END IF;
-    UPDATE upstream_ends e SET tell_at = NULL, lost = NULL WHERE e.connector_id = upstream AND e.no = end_no AND e.lost IS NOT DISTINCT FROM was_lost;
+    UPDATE upstream_ends e SET tell_at = NULL, lost = NULL
+    WHERE e.connector_id = upstream AND e.no = end_no AND e.lost IS NOT DISTINCT FROM was_lost AND e.tell_at = since;
     IF FOUND AND NOT EXISTS (SELECT FROM run_after a WHERE a.upstream_id = upstream) THEN
         PERFORM FROM connectors c WHERE c.id = upstream FOR UPDATE SKIP LOCKED;
         IF FOUND AND NOT EXISTS (SELECT FROM run_after a WHERE a.upstream_id = upstream) THEN   -- who adds one takes the same lock
@@ -174,7 +175,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Locks those of these connectors that wait for others and are to be looked at; skips what is locked. Who does not wait is looked at when that changes.
+-- Locks those of these connectors that wait for others and are to be looked at, or run after nobody any more; skips what is locked. Who does not wait is looked at when that changes.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_followers(ids integer[], moment timestamptz DEFAULT NULL) RETURNS SETOF connectors
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
@@ -189,8 +190,8 @@ BEGIN
         CONTINUE WHEN NOT FOUND;
         PERFORM FROM followers f WHERE f.connector_id = who FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        IF c.run_id IS NULL AND c.status <> 'DISABLED' AND NOT c.needs_plan AND (CASE WHEN c.asks_upstreams THEN c.next_sync_at <= moment
-                ELSE c.status = 'ACTIVE' AND c.next_sync_at IS NULL AND c.schedule_cron IS NULL AND coalesce(c.refresh_freq_minutes, 0) = 0 END) THEN
+        IF c.run_id IS NULL AND (NOT EXISTS (SELECT FROM run_after a WHERE a.connector_id = who) OR c.status <> 'DISABLED' AND NOT c.needs_plan AND (CASE WHEN c.asks_upstreams THEN c.next_sync_at <= moment
+                ELSE c.status = 'ACTIVE' AND c.next_sync_at IS NULL AND c.schedule_cron IS NULL AND coalesce(c.refresh_freq_minutes, 0) = 0 END)) THEN
             RETURN NEXT c;
             CONTINUE;
         END IF;
@@ -400,10 +401,10 @@ BEGIN
     ON CONFLICT (connector_id) DO NOTHING;
     UPDATE connectors c SET followed = true WHERE c.id = ANY (ups) AND NOT c.followed;
     -- What was let go already waits for the new one, too.
-    UPDATE connectors c SET follows = true, upstreams_met_at = NULL,
+    UPDATE connectors c SET follows = true, upstreams_met_at = NULL, status = CASE WHEN c.due_reason = 'upstream' THEN 'ACTIVE' ELSE c.status END,
         next_sync_at = CASE WHEN c.due_reason = 'upstream' THEN NULL ELSE c.next_sync_at END, due_reason = nullif(c.due_reason, 'upstream'),
         kept_plan = c.kept_plan || '{"upstreams_met_at": null}'
-            || CASE WHEN c.kept_plan ->> 'due_reason' = 'upstream' THEN '{"next_sync_at": null, "due_reason": null}' ELSE '{}'::jsonb END
+            || CASE WHEN c.kept_plan ->> 'due_reason' = 'upstream' THEN '{"status": "ACTIVE", "next_sync_at": null, "due_reason": null}' ELSE '{}'::jsonb END
     WHERE c.id = ANY (ids);
     INSERT INTO followers AS f (connector_id, look_at) SELECT k.id, moment FROM unnest(ids) k(id)
         ON CONFLICT (connector_id) DO UPDATE SET look_at = EXCLUDED.look_at, told = f.told + 1;
@@ -473,11 +474,11 @@ CREATE TRIGGER run_after_audit AFTER INSERT OR UPDATE OR DELETE ON run_after
     FOR EACH ROW EXECUTE FUNCTION audit_row('run_after', '{connector_id,upstream_id}', '{}');
 
 REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(integer[]), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
-    moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
+    moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]),
     run_after_turn(), run_after_refuse(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, boolean), moves.lock_followers(integer[], timestamptz),
+GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]) TO echomind_scheduler;
 GRANT SELECT ON upstream_ends, followers TO echomind_scheduler;
@@ -510,7 +511,7 @@ DROP FUNCTION moves.give_up_following(integer[], integer[], timestamptz);
 DROP FUNCTION moves.let_follow(integer[]);
 DROP FUNCTION moves.upstreams_of(integer[], timestamptz);
 DROP FUNCTION moves.lock_followers(integer[], timestamptz);
-DROP FUNCTION moves.have_told(integer, bigint, text, boolean);
+DROP FUNCTION moves.have_told(integer, bigint, text, timestamptz, boolean);
 DROP FUNCTION moves.hand_on_all(integer[], bigint[], integer);
 DROP FUNCTION moves.hand_on(integer, integer, integer);
 DROP FUNCTION moves.may_follow(connectors, connectors);

@@ -80,9 +80,10 @@ func TestAnUpstreamThatIsGivenAwayTwiceIsLookedAtTwice(t *testing.T) {
 	id := s.link(a)
 	s.exec(`UPDATE connectors SET user_id = 2 WHERE id = $1`, a) // everybody sees it still
 	// A scheduler has told all of it, and it is given once more before that is written down.
+	told := one[time.Time](s, `SELECT tell_at FROM upstream_ends WHERE connector_id = $1`, a)
 	s.exec(`SELECT moves.hand_on($1, 0, 100)`, a)
 	s.exec(`UPDATE connectors SET scope = 'user' WHERE id = $1`, a)
-	s.exec(`SELECT moves.have_told($1, 0, 'given', false)`, a)
+	s.exec(`SELECT moves.have_told($1, 0, 'given', $2, false)`, a, told)
 	s.follow(s.scheduler())
 	want(s, 0, `SELECT count(*)::int FROM run_after WHERE connector_id = $1`, id)
 }
@@ -108,7 +109,7 @@ func TestAnEndThatIsTooOldLetsNobodyGoThatWasSwitchedOffByItsCondition(t *testin
 	s.counted(10)
 	s.condition("enough", enough)
 	a := s.byHand()
-	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": "many"}`, "schedule_cron": "0 13 * * *", "max_retries": 1})
+	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": "many"}`, "refresh_freq_minutes": 60, "spread_percent": 0, "max_retries": 1})
 	s.exec(`INSERT INTO run_after (connector_id, upstream_id, max_age_minutes) VALUES ($1, $2, 60)`, id, a)
 	scheduler := s.scheduler()
 	s.at(utc("2026-02-02 13:00"))
@@ -119,7 +120,6 @@ func TestAnEndThatIsTooOldLetsNobodyGoThatWasSwitchedOffByItsCondition(t *testin
 	s.at(utc("2026-02-05 12:00"))
 	s.exec(`UPDATE connectors SET config = '{"least": 1}' WHERE id = $1`, id)
 	want(s.stage, true, `SELECT moves.enable($1)`, id)
-	s.plan()
 	s.at(utc("2026-02-05 13:00"))
 	s.follow(scheduler)
 	want(s.stage, true, `SELECT asks_upstreams FROM connectors WHERE id = $1`, id)

@@ -127,7 +127,7 @@ func (s *Scheduler) tellOf(ctx context.Context, e dbgen.UpstreamsToTellRow) erro
 		after = page.Last
 	}
 	err := deadline.Do(ctx, "scheduler.have_told", claimTimeout, func(ctx context.Context) error {
-		return s.queries.HaveTold(ctx, dbgen.HaveToldParams{Upstream: e.ConnectorID, No: e.No, Lost: e.Lost, Held: held})
+		return s.queries.HaveTold(ctx, dbgen.HaveToldParams{Upstream: e.ConnectorID, No: e.No, Lost: e.Lost, Since: e.TellAt, Held: held})
 	})
 	return wrap(fmt.Sprintf("write down that those who run after connector %d were told", e.ConnectorID), err)
 }
@@ -219,11 +219,11 @@ func (s *Scheduler) follow(ctx context.Context, tx pgx.Tx, part []dbgen.LockFoll
 		of[u.ID] = u
 	}
 	var f fates
-	types := map[string]bool{}
+	types, back := map[string]bool{}, s.outage.since(part[0].Now).Add(-afterAnOutage)
 	err = s.calendars.each(ctx, q, names, func(i int, c calendarOf) {
 		r := dbgen.LockDueRow(part[i])
 		n := len(f.met)
-		f.decide(r, of[r.ID], c)
+		f.decide(r, of[r.ID], c, back)
 		types[r.Type] = types[r.Type] || len(f.met) > n
 	})
 	if err != nil {
@@ -269,8 +269,8 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 	return nil
 }
 
-// decide says what becomes of one connector.
-func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf) {
+// decide says what becomes of one connector. What has waited since before back, when no scheduler looked, waits anew: its upstreams could not run either.
+func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf, back time.Time) {
 	waits := func(until time.Time) { f.waiting, f.until = append(f.waiting, r.ID), append(f.until, until) }
 	patience := time.Duration(u.TimeoutMinutes) * time.Minute
 	if !u.Chained {
@@ -283,8 +283,8 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf)
 			f.met = append(f.met, r.ID)
 		case patience == 0 || u.Since.Equal(never):
 			waits(never)
-		case r.Now.Sub(u.Since) < patience:
-			waits(u.Since.Add(patience))
+		case r.Now.Sub(latest(u.Since, back)) < patience:
+			waits(latest(u.Since, back).Add(patience))
 		default:
 			f.vain, f.upstream = append(f.vain, r.ID), append(f.upstream, u.Upstream)
 			waits(never)
@@ -299,16 +299,22 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf)
 	case u.Met:
 		f.met = append(f.met, r.ID)
 		return
-	case patience == 0:
-		waits(never)
-		return
 	}
-	since := r.NextSyncAt
+	since, until := r.NextSyncAt, never
 	if r.SlotAt != nil {
 		since = *r.SlotAt
 	}
-	if !r.Now.After(since.Add(patience)) {
-		waits(since.Add(patience + time.Millisecond))
+	if patience > 0 {
+		until = latest(since, back).Add(patience + time.Millisecond)
+	}
+	if patience == 0 || r.Now.Before(until) {
+		if r.SlotAt != nil && r.DeadlineMinutes != nil { // it is too late then, whoever ends
+			tooLate := r.SlotAt.Add(time.Duration(*r.DeadlineMinutes)*time.Minute + time.Millisecond)
+			if tooLate.After(r.Now) && (patience == 0 || tooLate.Before(until)) {
+				until = tooLate
+			}
+		}
+		waits(until)
 		return
 	}
 	p := inVain(r, u, c)
@@ -317,6 +323,13 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf)
 		return
 	}
 	f.plans = append(f.plans, p)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // inVain is when a connector is due next that has waited too long for another: the slots are missed that have waited so long, and no later one.

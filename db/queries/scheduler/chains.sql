@@ -11,7 +11,7 @@ SELECT coalesce(h.last, 0)::integer AS last, h.held::integer AS held FROM moves.
 SELECT moves.hand_on_all(@upstreams::integer[], @nos::bigint[], @few::integer)::integer[];
 
 -- name: HaveTold :exec
-SELECT moves.have_told(@upstream::integer, @no::bigint, sqlc.narg('lost')::text, @held::boolean);
+SELECT moves.have_told(@upstream::integer, @no::bigint, sqlc.narg('lost')::text, @since::timestamptz, @held::boolean);
 
 -- name: FollowersToLookAt :many
 -- Whose time has come, the longest first; those behind a place in their order.

@@ -104,13 +104,14 @@ func (q *Queries) HandOnAll(ctx context.Context, arg HandOnAllParams) ([]int32, 
 }
 
 const haveTold = `-- name: HaveTold :exec
-SELECT moves.have_told($1::integer, $2::bigint, $3::text, $4::boolean)
+SELECT moves.have_told($1::integer, $2::bigint, $3::text, $4::timestamptz, $5::boolean)
 `
 
 type HaveToldParams struct {
 	Upstream int32
 	No       int64
 	Lost     *string
+	Since    time.Time
 	Held     bool
 }
 
@@ -119,6 +120,7 @@ func (q *Queries) HaveTold(ctx context.Context, arg HaveToldParams) error {
 		arg.Upstream,
 		arg.No,
 		arg.Lost,
+		arg.Since,
 		arg.Held,
 	)
 	return err
