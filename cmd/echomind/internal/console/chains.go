@@ -143,16 +143,25 @@ func upstreamsOf(ctx context.Context, pool *pgxpool.Pool, id int32) ([]upstream,
 // saidAfter names those that a connector runs after, at most a few of them.
 func saidAfter(all []upstream) string {
 	const few = 10
-	names := make([]string, 0, few)
-	for _, u := range all[:min(len(all), few)] {
-		names = append(names, strconv.Itoa(int(u.ConnectorID)))
+	asked := func(u upstream) string {
+		return policy("accepts", &u.Accepts) + ofMinutes("max age", u.MaxAgeMinutes) + ofMinutes("timeout", u.TimeoutMinutes)
 	}
-	if len(all) > few {
-		names = append(names, fmt.Sprintf("and %d others", len(all)-few))
+	said := ""
+	for i, u := range all[:min(len(all), few)] {
+		switch {
+		case i == 0:
+		case asked(u) != asked(all[i-1]): // what is asked of those before
+			said += asked(all[i-1]) + "; "
+		default:
+			said += ", "
+		}
+		said += strconv.Itoa(int(u.ConnectorID))
 	}
-	said := strings.Join(names, ", ")
-	if len(all) > 0 {
-		said += policy("accepts", &all[0].Accepts) + ofMinutes("max age", all[0].MaxAgeMinutes) + ofMinutes("timeout", all[0].TimeoutMinutes)
+	switch {
+	case len(all) > few:
+		said += asked(all[few-1]) + fmt.Sprintf("; and %d others", len(all)-few)
+	case len(all) > 0:
+		said += asked(all[len(all)-1])
 	}
 	return said
 }
