@@ -311,6 +311,19 @@ END $$;
 CREATE TRIGGER run_after_refuse BEFORE UPDATE OF connector_id, upstream_id ON run_after FOR EACH ROW
     WHEN ((NEW.connector_id, NEW.upstream_id) IS DISTINCT FROM (OLD.connector_id, OLD.upstream_id)) EXECUTE FUNCTION run_after_refuse();
 
+-- A row of a deleted upstream, which nobody has been told of yet, is no row of another connector with its id.
+-- +goose StatementBegin
+CREATE FUNCTION run_after_replace() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
+BEGIN
+    IF EXISTS (SELECT FROM upstream_ends e WHERE e.connector_id = NEW.upstream_id AND e.lost = 'gone') THEN
+        DELETE FROM run_after a WHERE a.connector_id = NEW.connector_id AND a.upstream_id = NEW.upstream_id;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER run_after_replace BEFORE INSERT ON run_after FOR EACH ROW EXECUTE FUNCTION run_after_replace();
+
 -- A cycle that goes through one of these connectors, as it is said: "1 after 3 after 2 after 1"; null where there is none. What nothing of it runs after is taken
 -- away until nothing is left, or a cycle is.
 -- +goose StatementBegin
@@ -477,7 +490,7 @@ REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(integer[
     moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]),
-    run_after_turn(), run_after_refuse(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
+    run_after_turn(), run_after_refuse(), run_after_replace(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]) TO echomind_scheduler;
@@ -495,12 +508,14 @@ DROP TRIGGER run_after_system_changed ON run_after;
 DROP TRIGGER run_after_removed ON run_after;
 DROP TRIGGER run_after_changed ON run_after;
 DROP TRIGGER run_after_added ON run_after;
+DROP TRIGGER run_after_replace ON run_after;
 DROP TRIGGER run_after_refuse ON run_after;
 DROP TRIGGER run_after_turn ON run_after;
 DROP FUNCTION connectors_leave_chain();
 DROP FUNCTION run_after_refuse_system();
 DROP FUNCTION run_after_changed();
 DROP FUNCTION run_after_added();
+DROP FUNCTION run_after_replace();
 DROP FUNCTION run_after_refuse();
 DROP FUNCTION run_after_turn();
 DROP FUNCTION connectors_note_follower();

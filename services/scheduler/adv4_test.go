@@ -165,3 +165,45 @@ func TestAFollowerWithAPeriodAndAnUpstreamAfterAnOutage(t *testing.T) {
 	s.complete(a)
 	s.followed(scheduler, id)
 }
+
+func TestASlotOfNoCatchUpThatHasWaitedWithLaterOnesIsRunOnce(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	a := s.byHand()
+	id := s.synced(row{"schedule_cron": "0 * * * *", "catch_up": "none"})
+	s.after(id, a)
+	scheduler := s.scheduler()
+	for _, now := range []string{"13:00", "14:00", "15:00", "15:30"} {
+		s.at(utc("2026-02-02 " + now))
+		s.followed(scheduler)
+	}
+	s.runs(a)
+	s.followed(scheduler, id)
+	t.Log(one[string](s.stage, `SELECT string_agg(status || ' ' || coalesce(reason, '') || ' ' || slot || ' ' || coalesce(missed_count, 1), ', ' ORDER BY slot) FROM scheduler_runs WHERE connector_id = $1`, id))
+	s.complete(id)
+	s.plan()
+	s.at(utc("2026-02-02 16:00"))
+	s.followed(scheduler)
+	s.runs(a)
+	s.followed(scheduler, id)
+}
+
+func TestAllSlotsAreCaughtUpEachWithAnEndOfItsOwn(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	a := s.byHand()
+	id := s.synced(row{"schedule_cron": "0 * * * *", "catch_up": "all", "catch_up_most": 10})
+	s.exec(`INSERT INTO run_after (connector_id, upstream_id, timeout_minutes) VALUES ($1, $2, 150)`, id, a)
+	scheduler := s.scheduler()
+	for _, now := range []string{"13:00", "14:00", "15:00", "15:20"} {
+		s.at(utc("2026-02-02 " + now))
+		s.followed(scheduler)
+	}
+	for range 3 {
+		s.runs(a)
+		s.followed(scheduler, id)
+		s.complete(id)
+		s.plan()
+		s.followed(scheduler)
+	}
+	t.Log(one[string](s.stage, `SELECT string_agg(status || ' ' || coalesce(reason, '') || ' ' || slot || ' ' || coalesce(missed_count, 1), ', ' ORDER BY slot) FROM scheduler_runs WHERE connector_id = $1`, id))
+	want(s.stage, 3, `SELECT count(*)::int FROM runs WHERE connector_id = $1 AND status = 'completed'`, id)
+}

@@ -338,7 +338,7 @@ func TestPoliciesComeBeforeUpstreamsAndTheseBeforeTheCondition(t *testing.T) {
 	s.isLedger(id)
 	s.at(utc("2026-02-02 13:11"))
 	s.follow(scheduler)
-	s.isLedger(id) // nobody looks until it is told, and the next slot comes with it
+	s.isLedger(id, "missed: too late 02 13:00-02 13:00 x1") // whoever ends later
 	s.at(utc("2026-02-02 14:00"))
 	s.runs(a)
 	s.follow(scheduler)
