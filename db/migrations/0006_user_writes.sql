@@ -447,6 +447,7 @@ BEGIN
     PERFORM moves.refuse_system(c);
     moment := clock_timestamp();
     c.due_reason := 'schedule';
+    c.upstreams_met_at := NULL;   -- what it was let go for is for the slot
     IF c.over_at IS NULL THEN
         c.over_at := moment;   -- also of one that was changed in flight
         c.claimed_for := NULL;

@@ -67,7 +67,7 @@ DECLARE
 BEGIN
     IF NEW.status = 'DISABLED' THEN
         UPDATE upstream_uses u SET seen = NULL WHERE u.connector_id = NEW.id AND u.seen IS NOT NULL;
-    ELSIF OLD.over_at IS NULL AND NEW.over_at IS NOT NULL THEN
+    ELSIF OLD.over_at IS NULL AND NEW.over_at IS NOT NULL AND NEW.claimed_at IS NOT NULL THEN   -- what was never claimed has used nothing
         PERFORM moves.use_ends(ARRAY[NEW.id]);
     END IF;
     UPDATE followers f SET look_at = look, told = f.told + 1 WHERE f.connector_id = NEW.id AND f.look_at IS DISTINCT FROM look;

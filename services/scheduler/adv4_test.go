@@ -207,3 +207,54 @@ func TestAllSlotsAreCaughtUpEachWithAnEndOfItsOwn(t *testing.T) {
 	t.Log(one[string](s.stage, `SELECT string_agg(status || ' ' || coalesce(reason, '') || ' ' || slot || ' ' || coalesce(missed_count, 1), ', ' ORDER BY slot) FROM scheduler_runs WHERE connector_id = $1`, id))
 	want(s.stage, 3, `SELECT count(*)::int FROM runs WHERE connector_id = $1 AND status = 'completed'`, id)
 }
+
+func TestASlotThatItsConditionPassedOverIsNoEnd(t *testing.T) {
+	s := setStage(t)
+	s.counted(10)
+	s.condition("enough", enough)
+	a := s.job(nil)
+	id := s.byHand()
+	s.exec(`INSERT INTO run_after (connector_id, upstream_id, accepts) VALUES ($1, $2, 'skipped')`, id, a)
+	scheduler := s.scheduler()
+	s.follow(scheduler)
+	s.ask(scheduler)
+	want(s, 1, `SELECT count(*)::int FROM runs WHERE connector_id = $1 AND status = 'skipped'`, a)
+	s.follow(scheduler)
+	s.followed(scheduler)
+}
+
+func TestATimeInWhichNoSchedulerLooksIsNoPatience(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	a := s.byHand()
+	b := s.link(a)
+	id := s.link(a, b)
+	s.exec(`UPDATE run_after SET timeout_minutes = 30`)
+	s.follow(s.scheduler())
+	s.runs(a) // and then no scheduler for a day
+	s.at(utc("2026-02-03 12:00"))
+	scheduler := s.scheduler()
+	s.followed(scheduler, b)
+	s.complete(b)
+	s.followed(scheduler, id)
+	s.complete(id)
+	s.runs(a)
+	s.at(utc("2026-02-03 12:31"))
+	s.followed(scheduler, b) // while it is there, time counts
+	want(s.stage, 1, `SELECT count(*)::int FROM runs WHERE connector_id = $1 AND status = 'missed'`, id)
+}
+
+func TestAnImportedFollowerThatWaitsForItsSlotWaitsForItsUpstreamThere(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	a := s.byHand()
+	id := s.connector(row{"refresh_freq_minutes": 60, "spread_percent": 0})
+	s.after(id, a)
+	scheduler := s.scheduler()
+	s.runs(a)
+	s.follow(scheduler) // it is let go, as new
+	want(s.stage, true, `SELECT upstreams_met_at IS NOT NULL AND due_reason = 'new' FROM connectors WHERE id = $1`, id)
+	want(s.stage, true, `SELECT moves.wait_for_slot($1)`, id)
+	t.Log(one[string](s.stage, `SELECT asks_upstreams || ' ' || coalesce(upstreams_met_at::text, '-') || ' ' || coalesce(next_sync_at::text, '-') || (SELECT ' used ' || used || ' seen ' || coalesce(seen::text, '-') FROM upstream_uses WHERE connector_id = id) FROM connectors WHERE id = $1`, id))
+	want(s.stage, true, `SELECT asks_upstreams FROM connectors WHERE id = $1`, id)
+	s.at(utc("2026-02-02 13:00"))
+	s.followed(scheduler, id) // with the end that nobody has used
+}
