@@ -58,9 +58,8 @@ BEGIN
             c.condition_met_at := NULL;
             c.upstreams_met_at := NULL;
         END IF;
-        -- The claim of one that runs after others reads and writes how far these have come: about 50,000 of them in a batch.
         size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing)
-            + CASE WHEN c.follows THEN 40 * (SELECT count(*) FROM run_after a WHERE a.connector_id = c.id) ELSE 0 END;
+            + CASE WHEN c.follows THEN 40 * (SELECT count(*) FROM run_after a WHERE a.connector_id = c.id) ELSE 0 END;   -- 50,000 in a batch: see see_ends
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
             -- The next claim begins with who has got none of this one; but behind all owners that were passed over, where those of
