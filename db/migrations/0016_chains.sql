@@ -28,7 +28,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What connectors that are claimed will have used once their sync is over: the last ends of all that they run after, where each has one that is not used. A sync
+-- What connectors that are claimed will have used once their sync is over: the last ends of all that they run after, where they were let go, whatever their rows say since, or each has one that is not used. A sync
 -- that goes on keeps what it was let go for.
 -- +goose StatementBegin
 CREATE FUNCTION moves.see_ends(ids integer[]) RETURNS void
@@ -38,8 +38,9 @@ BEGIN
         WHERE c.over_at IS NOT NULL OR c.claimed_at IS NULL);
     INSERT INTO upstream_uses AS u (connector_id, upstream_id, seen)
     SELECT s.connector_id, s.upstream_id, s.now_seen FROM (
-        SELECT e.connector_id, e.upstream_id, e.seen, CASE WHEN bool_and(e.counted_no > e.used) OVER (PARTITION BY e.connector_id) THEN e.no END AS now_seen
-        FROM unnest(ids) k(id), LATERAL (SELECT a.* FROM run_after_ends a WHERE a.connector_id = k.id OFFSET 0) e) s
+        SELECT e.connector_id, e.upstream_id, e.seen, CASE WHEN c.let_go OR bool_and(e.counted_no > e.used) OVER (PARTITION BY e.connector_id) THEN e.no END AS now_seen
+        FROM unnest(ids) k(id), LATERAL (SELECT l.upstreams_met_at IS NOT NULL OR l.due_reason = 'upstream' AS let_go FROM connectors l WHERE l.id = k.id OFFSET 0) c,
+            LATERAL (SELECT a.* FROM run_after_ends a WHERE a.connector_id = k.id OFFSET 0) e) s
     WHERE s.now_seen IS DISTINCT FROM s.seen
     ON CONFLICT (connector_id, upstream_id) DO UPDATE SET seen = EXCLUDED.seen;
 END $$;
