@@ -335,7 +335,8 @@ END $$;
 -- +goose StatementEnd
 
 -- Locks those whose turn it is of them that wait for a key: up to `room`, owner by owner behind `served`, of each as many as of the others, the longest due
--- first. What somebody holds is skipped, and refused ones are left out.
+-- first. What somebody holds is skipped, and refused ones are left out. Of each owner 500 are looked at: a transaction that holds more in front of the
+-- others keeps that owner's turn from them until it ends.
 -- +goose StatementBegin
 CREATE FUNCTION moves.lock_waiting(full_key text, room integer, served integer, refused integer[]) RETURNS TABLE (id integer, user_id integer)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s'
@@ -366,7 +367,7 @@ BEGIN
     FOREACH owner IN ARRAY owners LOOP
         RETURN QUERY SELECT c.id, owner
             FROM (SELECT w.connector_id, w.due_at FROM key_waiters w WHERE w.key = full_key AND w.user_id = owner
-                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at) w,
+                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at LIMIT 500) w,
                 LATERAL (SELECT l.id FROM connectors l WHERE l.id = w.connector_id AND l.waits_for_key = full_key FOR NO KEY UPDATE SKIP LOCKED) c
             LIMIT least(share, room);
         GET DIAGNOSTICS n = ROW_COUNT;
@@ -387,7 +388,7 @@ BEGIN
         owner := last;
         RETURN QUERY SELECT c.id, owner
             FROM (SELECT w.connector_id, w.due_at FROM key_waiters w WHERE w.key = full_key AND w.user_id = owner
-                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at) w,
+                    AND (refused IS NULL OR w.connector_id <> ALL (refused)) ORDER BY w.key, w.user_id, w.due_at LIMIT 500) w,
                 LATERAL (SELECT l.id FROM connectors l WHERE l.id = w.connector_id AND l.waits_for_key = full_key FOR NO KEY UPDATE SKIP LOCKED) c
             LIMIT 1;
         GET DIAGNOSTICS n = ROW_COUNT;

@@ -5,6 +5,7 @@
 package scheduler
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -53,6 +54,16 @@ func TestAFullKeysBacklogIsWalkedOverOnce(t *testing.T) {
 	t.Logf("%s and %d buffers to lock %d of them", time.Since(began), buffers, rows)
 	if rows != 500 || buffers > 500*12 {
 		t.Errorf("%d buffers are read for the %d whose turn it is", buffers, rows)
+	}
+	held, err := s.servers.Pool.Begin(t.Context())
+	s.do(err)
+	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = held.Exec(t.Context(), `SELECT FROM connectors WHERE waits_for_key = 'full' FOR UPDATE`)
+	s.do(err)
+	buffers, rows = s.buffers("auto", "", `SELECT * FROM moves.lock_waiting('full', 500, -1, NULL)`)
+	t.Logf("%d buffers where somebody holds all of them", buffers)
+	if rows != 0 || buffers > 2*500*12 {
+		t.Errorf("%d buffers are read for %d whose turn it is, where somebody holds all that wait", buffers, rows)
 	}
 }
 
