@@ -52,7 +52,8 @@ func TestTheLogTellsTheLifeOfEveryRunAndNamesItInEveryLine(t *testing.T) {
 	pages := insert(t, conn, "web", map[string]any{"url": site.URL})
 	echomind(t, dir, "connectors", "add", "--name", "drive", "--type", "onedrive", "--user", "1", "--refresh", "1h",
 		"--config", `{"refresh_token":"`+refreshToken+`"}`)
-	drive := pages + 1
+	var drive int
+	require.NoError(t, conn.QueryRow(context.Background(), `SELECT id FROM connectors WHERE name = 'drive'`).Scan(&drive))
 	for id, want := range map[int]string{folder: "completed", gone: "failed", pages: "completed", drive: "completed"} {
 		require.Equal(t, want, verdict(t, conn, id))
 	}
