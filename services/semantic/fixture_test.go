@@ -2,7 +2,6 @@ package semantic
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,9 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "40"); err != nil {
-		panic(err)
-	}
+	testkit.Histories(40)
 	goleak.VerifyTestMain(m) // every loop ends with its service
 }
 

@@ -17,9 +17,11 @@ import (
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/internal/extract"
 	"github.com/echomind/sync/testonly/fakedrive"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {
+	testkit.Histories(100)
 	goleak.VerifyTestMain(m)
 }
 

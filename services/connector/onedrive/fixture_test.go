@@ -2,7 +2,6 @@ package onedrive_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -17,12 +16,11 @@ import (
 	"github.com/echomind/sync/services/connector/onedrive"
 	"github.com/echomind/sync/testonly/fakegraph"
 	"github.com/echomind/sync/testonly/fakereader"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "60"); err != nil {
-		panic(err)
-	}
+	testkit.Histories(60)
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),

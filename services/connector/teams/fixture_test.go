@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -21,12 +20,11 @@ import (
 	"github.com/echomind/sync/services/connector/teams"
 	"github.com/echomind/sync/testonly/fakegraph"
 	"github.com/echomind/sync/testonly/fakereader"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "60"); err != nil {
-		panic(err)
-	}
+	testkit.Histories(60)
 	os.Exit(m.Run())
 }
 
