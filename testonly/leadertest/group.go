@@ -133,7 +133,7 @@ func (m *Member) Term(within time.Duration) context.Context {
 	select {
 	case term := <-m.Terms:
 		return term
-	case <-time.After(within):
+	case <-time.After(testkit.Patience(within)):
 		m.group.t.Fatalf("not elected within %s; the election says %v", within, m.Check(context.Background()))
 		return nil
 	}
@@ -176,7 +176,7 @@ func Over(term context.Context, t *testing.T, within time.Duration) time.Duratio
 	begun := time.Now()
 	select {
 	case <-term.Done():
-	case <-time.After(within):
+	case <-time.After(testkit.Patience(within)):
 		t.Fatalf("the term has not ended within %s", within)
 	}
 	return time.Since(begun)

@@ -25,7 +25,7 @@ import (
 
 // quick is a pace in which a test need not wait for long.
 var quick = leader.Pace{
-	Poll: 50 * time.Millisecond, Heartbeat: 300 * time.Millisecond, Answer: 500 * time.Millisecond, IdleTimeout: 2 * time.Second,
+	Poll: 50 * time.Millisecond, Heartbeat: 300 * time.Millisecond, Answer: 2 * time.Second, IdleTimeout: 5 * time.Second,
 }
 
 const handover = 2 * time.Second
