@@ -19,7 +19,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
-	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
+	"github.com/echomind/sync/internal/search/qdrant/standin"
 	"github.com/echomind/sync/testonly/testkit"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/internal/devstack"
 	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/version"
-	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
