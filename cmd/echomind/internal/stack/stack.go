@@ -38,6 +38,7 @@ type Config struct {
 	Connector connector.Config
 	Semantic  semantic.Config
 	// API is served where its Addr says; empty = nowhere.
+	cfg.API.Qdrant = cfg.Semantic.Qdrant
 	API api.Config
 	// Registry is where the command line finds the stack from any folder; empty = it is not told.
 	Registry string
