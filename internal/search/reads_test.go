@@ -66,7 +66,7 @@ func TestASearchReadsAsMuchAsItComparesWhateverThereIs(t *testing.T) {
 	exec(`ALTER TABLE connectors SET (autovacuum_enabled = false)`)
 	exec(`ALTER TABLE documents SET (autovacuum_enabled = false)`)
 	exec(`ALTER TABLE chunks SET (autovacuum_enabled = false)`)
-	exec(`ANALYZE connectors, documents, chunks`) // of a time when there was nothing
+	exec(`ANALYZE connectors, documents, chunks`)    // of a time when there was nothing
 	exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	exec(`INSERT INTO connectors (id, name, type, user_id, scope) SELECT n, 'c', 'web', CASE WHEN n <= 3 THEN 7 ELSE 10 + n / 20 END, 'user' FROM generate_series(1, 50000) n`)
 	exec(`WITH made AS (INSERT INTO documents (connector_id, source_id, status, try_id, first_no, config_version)

@@ -55,7 +55,7 @@ type API struct {
 	searcher  *search.Searcher
 	// searches has a place for each search that is under way.
 	searches chan struct{}
-	ways      *signin.Ways
+	ways     *signin.Ways
 	// crossOrigin tells requests that another site has a browser make.
 	crossOrigin *http.CrossOriginProtection
 	metrics     *metrics

@@ -20,8 +20,8 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/internal/search/embed"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )

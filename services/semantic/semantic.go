@@ -26,8 +26,8 @@ import (
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/leases"
-	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/internal/search/embed"
+	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 

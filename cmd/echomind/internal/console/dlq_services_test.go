@@ -21,11 +21,11 @@ import (
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
-	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/testonly/testkit"
 )
 

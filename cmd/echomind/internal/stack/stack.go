@@ -38,7 +38,6 @@ type Config struct {
 	Connector connector.Config
 	Semantic  semantic.Config
 	// API is served where its Addr says; empty = nowhere.
-	cfg.API.Qdrant = cfg.Semantic.Qdrant
 	API api.Config
 	// Registry is where the command line finds the stack from any folder; empty = it is not told.
 	Registry string
@@ -128,6 +127,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	cfg.API.Secrets = cfg.Connector.Secrets
+	cfg.API.Qdrant = cfg.Semantic.Qdrant
 	tokenFile, code, err := ownToken(ctx, cfg, info)
 	if err != nil {
 		return err

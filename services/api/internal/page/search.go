@@ -119,7 +119,10 @@ func (s searched) Of() string {
 
 // Never says how many have never synced.
 func (s searched) Never() string {
-	if s.NeverSynced == 1 {
+	switch {
+	case s.Sources == 1:
+		return "It has never synced"
+	case s.NeverSynced == 1:
 		return "1 of them has never synced"
 	}
 	return fmt.Sprintf("%d of them have never synced", s.NeverSynced)
