@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -50,6 +52,15 @@ type Search struct {
 	Source   []int64 `query:"source,explode" maxItems:"100" nullable:"false" doc:"Numbers of connectors whose documents may be found: source=1&source=2. Those that you do not see have none. Left out: all that you see."`
 	Scope    string  `query:"scope" enum:"user,group,org" doc:"Only documents of connectors of this scope."`
 	PageSize int64   `query:"page_size" minimum:"1" maximum:"100" default:"20" format:"int32" doc:"How many hits at most. There is no next page: scores compare the hits of one search with each other."`
+}
+
+// Resolve refuses an address that cannot be read whole, such as one with more than 10,000 values: what it names would be left out, and more be searched than was asked for.
+func (s *Search) Resolve(ctx huma.Context) []error {
+	at := ctx.URL()
+	if _, err := url.ParseQuery(at.RawQuery); err != nil {
+		return []error{&huma.ErrorDetail{Location: "query", Message: "must be readable, with at most 100 values of source"}}
+	}
+	return nil
 }
 
 // check says what is wrong with a question; the document says the rest.
