@@ -685,6 +685,9 @@ FROM api.sources k
 JOIN documents d ON d.connector_id = k.id AND d.deleted_at IS NULL AND d.config_version >= k.since_version
 JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id;
 
+-- Which index a search asks.
+CREATE VIEW api.search_index AS SELECT i.name, i.generation FROM search_index i;
+
 -- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
 -- index alone.
 -- +goose StatementBegin

@@ -42,7 +42,7 @@ func (x *index) kept(ctx context.Context, in Sight) (*qdrant.Collection, error) 
 	var name string
 	var generation uuid.UUID
 	err := in.ask(ctx, func(ctx context.Context, db Querier) error {
-		rows, err := db.Query(ctx, `SELECT name, generation FROM search_index`)
+		rows, err := db.Query(ctx, `SELECT name, generation FROM `+in.kept)
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,8 @@ type Sight struct {
 	// chunks is the relation that has these chunks and no others, and args are its parameters.
 	chunks string
 	args   pgx.NamedArgs
+	// kept is the relation that says which index is kept.
+	kept string
 	// scopes are those of the index's points that are looked among; nil: of every scope.
 	scopes []string
 	// within are the connectors whose vectors are compared where no index is kept, and most is how many of these; nil and 0: all.
@@ -53,14 +55,14 @@ func OfReader(pool *pgxpool.Pool, reader Reader) Sight {
 	}
 	return Sight{
 		ask:    func(ctx context.Context, work func(context.Context, Querier) error) error { return work(ctx, pool) },
-		chunks: ofReader, args: pgx.NamedArgs{"user_id": reader.UserID, "groups": append([]string{}, reader.Groups...)}, scopes: scopes,
+		chunks: ofReader, kept: "search_index", args: pgx.NamedArgs{"user_id": reader.UserID, "groups": append([]string{}, reader.Groups...)}, scopes: scopes,
 	}
 }
 
 // OfViewer is what whoever sees whom the transactions of ask serve: the view api.chunks says what that is. scopes are those of their points, nil for
 // who sees all. Where no index is kept the chunks of the connectors within are compared, the most of them in the order of these.
 func OfViewer(ask Asking, scopes []string, within []int32, most int) Sight {
-	return Sight{ask: ask, chunks: "api.chunks", scopes: scopes, within: append([]int32{}, within...), most: most}
+	return Sight{ask: ask, chunks: "api.chunks", kept: "api.search_index", scopes: scopes, within: append([]int32{}, within...), most: most}
 }
 
 // with are the parameters of the relation, and others.
