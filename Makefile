@@ -156,13 +156,13 @@ recovery: chaos-build ## measure how long it takes to be back after a fault, wit
 chaos-build:
 	go run ./testonly/chaos/cmd/skewclock $(CHAOS)/clock
 	go build -tags chaos -overlay $(CHAOS)/clock/overlay.json -o $(CHAOS)/ $(SERVICES) ./testonly/chaos/cmd/synthetic github.com/nats-io/nats-server/v2
-	go build -o $(CHAOS)/ ./testonly/chaos/cmd/chaos ./testonly/chaos/cmd/mutants ./services/semantic/internal/qdrant/standin/cmd/qdrant
+	go build -o $(CHAOS)/ ./testonly/chaos/cmd/chaos ./testonly/chaos/cmd/mutants ./internal/search/qdrant/standin/cmd/qdrant
 
 bench: build ## the figures of docs/performance.md, as benchmarks
 	go test -p 1 -run '^$$' -bench . -benchtime 1x -timeout 30m ./cmd/echomind/internal/bench ./services/semantic ./services/chunker/files
 
 bench-short: ## the same on a small scale, so that they cannot rot
-	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./services/semantic/embed ./services/chunker/files ./internal/confine
+	go test -short -run '^$$' -bench . -benchtime 1x ./cmd/echomind/internal/bench ./sdk/chunk ./services/semantic ./internal/search/embed ./services/chunker/files ./internal/confine
 
 # One program, so that ours, the ceilings and the peers take turns on the same servers.
 bench-dispatch: ## dispatch and whole syncs beside the servers' ceilings, the obvious loop, River and DBOS, in one table (about 20 minutes); BENCH=-json

@@ -39,6 +39,16 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 			} else {
 				t.Logf("%s reads %d buffers", name, n)
 			}
+			// A search asks for up to 10,000 sources; an administrator's walks over no jobs.
+			most := int64(300)
+			if c.who.Role == identity.Superadmin {
+				most = 15_000
+			}
+			if n, plan := buffersOf(t, tx, `SELECT id, name, last_sync_at FROM api.sources WHERE id <= 2147483647 ORDER BY id LIMIT 10001`); n > most {
+				t.Errorf("the sources that %s searches: %d buffers, want at most %d:\n%s", name, n, most, plan)
+			} else {
+				t.Logf("the sources that %s searches: %d buffers", name, n)
+			}
 		})
 	}
 }

@@ -91,6 +91,9 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 				name, group, _ := strings.Cut(scope, " ")
 				id := one[int32](b, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, $2, $3, nullif($4, '')) RETURNING id`, kind, user, name, group)
 				b.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES ($1, 'a', 'failed', 'x', 1)`, id)
+				b.exec(`WITH shown AS (INSERT INTO documents (connector_id, source_id, status, try_id, first_no, config_version)
+						SELECT c.id, 'b', 'stored', gen_random_uuid(), 1, c.config_version FROM connectors c WHERE c.id = $1 RETURNING id, try_id)
+					INSERT INTO chunks (try_id, first_no, document_id, no, text, start_offset, end_offset, embedder, embedding) SELECT s.try_id, 1, s.id, 0, 'x', 0, 1, 'e', '{1}' FROM shown s`, id)
 				owned[id] = identity.Ownership{UserID: user, Scope: name, GroupID: group, System: kind == "word_count"}
 			}
 		}
@@ -104,8 +107,14 @@ func TestTheViewsShowAndChangeWhatTheRulesSay(t *testing.T) {
 				if sees := may(b, tx, `SELECT FROM api.evidence WHERE id = $1`, id); sees != who.Sees(of) {
 					t.Errorf("%s is told why of %+v: %v", name, of, sees)
 				}
-				if sees := may(b, tx, `SELECT FROM api.documents WHERE connector_id = $1`, id); sees != who.Sees(of) {
+				if sees := may(b, tx, `SELECT FROM api.documents WHERE connector_id = $1 AND source_id = 'a'`, id); sees != who.Sees(of) {
 					t.Errorf("%s sees documents of %+v: %v", name, of, sees)
+				}
+				if finds := may(b, tx, `SELECT FROM api.sources WHERE id = $1`, id); finds != (who.Sees(of) && !of.System) {
+					t.Errorf("%s searches in %+v: %v", name, of, finds)
+				}
+				if finds := may(b, tx, `SELECT FROM api.chunks WHERE connector_id = $1`, id); finds != (who.Sees(of) && !of.System) {
+					t.Errorf("%s finds something of %+v: %v", name, of, finds)
 				}
 				if locks := may(b, tx, `SELECT FROM api.changeable WHERE id = $1 FOR UPDATE`, id); locks != who.Changes(of) {
 					t.Errorf("%s locks %+v: %v", name, of, locks)
@@ -148,7 +157,7 @@ func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
 	b.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) VALUES ($1, 'a', 'failed', 'x', 1)`, id)
 	try := b.syncing(id)
 	b.exec(`SELECT FROM moves.acquire_lock($1, $2, 'gpu', '1 hour')`, try.Run, try.ID)
-	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.locks", "api.limits"} {
+	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.sources", "api.chunks", "api.locks", "api.limits"} {
 		b.exec(`BEGIN`)
 		b.exec(`SET LOCAL ROLE echomind_api`)
 		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {

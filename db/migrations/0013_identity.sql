@@ -666,6 +666,28 @@ CREATE VIEW api.documents AS
 SELECT d.connector_id, d.source_id, d.title, d.url, d.media_type, d.status, d.error, d.chunk_count, d.updated_at, d.config_version FROM documents d
 WHERE d.config_version >= (SELECT s.version FROM api.seen_since(d.connector_id) s);
 
+-- The sources whose documents somebody finds, and since which version of its configuration they see what is stored of each: the connectors that api.connectors has, but
+-- for jobs, which store none. It does not stand on api.connectors: for an administrator that walks over all connectors to find the jobs among them.
+CREATE VIEW api.sources AS
+SELECT c.id, c.name, c.scope, c.last_sync_at, c.fresh_within_minutes, c.synced_version, c.config_version, now()::timestamptz AS seen_at,
+    greatest(c.added_version, CASE WHEN api.is_superadmin() THEN 0 WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END) AS since_version
+FROM connectors c LEFT JOIN connector_handovers h ON h.connector_id = c.id
+WHERE (c.scope = ANY (api.open_scopes())
+        OR (c.scope = 'user' AND c.user_id = api.viewer_id())
+        OR (c.scope = 'group' AND c.scope_id = ANY (api.groups('groups'))))
+    AND c.type <> ALL ((SELECT api.job_types())::text[]);
+
+-- What a search of somebody finds: the chunks that documents show, of those that they see.
+CREATE VIEW api.chunks AS
+SELECT k.id AS connector_id, k.name AS connector, k.scope, k.last_sync_at, k.fresh_within_minutes, k.synced_version, k.config_version, k.seen_at,
+    d.source_id, d.title, d.url, d.updated_at AS stored_at, c.try_id, c.first_no, c.document_id, c.no, c.text, c.heading_path, c.start_offset, c.end_offset, c.embedder, c.embedding
+FROM api.sources k
+JOIN documents d ON d.connector_id = k.id AND d.deleted_at IS NULL AND d.config_version >= k.since_version
+JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id;
+
+-- Which index a search asks.
+CREATE VIEW api.search_index AS SELECT i.name, i.generation FROM search_index i;
+
 -- The document of a connector that is so many behind another by its name, so that a look for those of a status is bounded; null: there are not so many. It reads the
 -- index alone.
 -- +goose StatementBegin

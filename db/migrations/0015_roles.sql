@@ -169,7 +169,7 @@ REVOKE ALL ON FUNCTION api.bound_tokens(integer), api.bound_sessions(integer) FR
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,
-    api.documents, api.locks, api.limits TO echomind_api;
+    api.documents, api.sources, api.chunks, api.search_index, api.locks, api.limits TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,

@@ -22,7 +22,7 @@ if [ ! -s "$cache/debian.tar" ]; then
 fi
 cp deploy/compose/standin/* "$work/standin/"
 CGO_ENABLED=0 go build -o "$work/standin/nats-server" github.com/nats-io/nats-server/v2
-CGO_ENABLED=0 go build -o "$work/standin/qdrant" ./services/semantic/internal/qdrant/standin/cmd/qdrant
+CGO_ENABLED=0 go build -o "$work/standin/qdrant" ./internal/search/qdrant/standin/cmd/qdrant
 cp -r "$(go env GOROOT)" "$work/standin/go"
 install -D bin/tools/docker-compose "$cache/plugins/cli-plugins/docker-compose"
 for program in services/*/cmd/* cmd/echomind; do

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Qdrant is the server in which semantic keeps a search index of the vectors, for faster searches; Postgres keeps all vectors
-// as well.
+// Qdrant is the server in which semantic keeps a search index of the vectors, for faster searches of the API and the command line; Postgres keeps
+// all vectors as well.
 type Qdrant struct {
 	// URL is the URL of Qdrant's gRPC API, such as http://127.0.0.1:6334, or https:// for TLS; version 1.16 or later. The
 	// default port is 6334. If empty, a search compares vectors one by one in Postgres.

@@ -23,6 +23,7 @@ const (
 	PreviewSchedule  Operation = "connectors.schedule.preview"
 	ListDocuments    Operation = "documents.list"
 	FailedDocuments  Operation = "documents.failed"
+	Search           Operation = "search"
 	ListRuns         Operation = "runs.list"
 	GetRun           Operation = "runs.get"
 	CancelRun        Operation = "runs.cancel"
@@ -78,6 +79,7 @@ var rules = map[Operation]Rule{
 	PreviewSchedule:  {Read, User, ToSee},
 	ListDocuments:    {Read, User, ToSee},
 	FailedDocuments:  {Read, User, ToSee},
+	Search:           {Read, User, Nothing},
 	ListRuns:         {Read, User, Nothing},
 	GetRun:           {Read, User, ToSee},
 	CancelRun:        {Operate, User, ToChange},

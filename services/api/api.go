@@ -23,6 +23,8 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/search"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -50,7 +52,10 @@ type API struct {
 	strangers strangers
 	proxies   proxies
 	streams   *streams
-	ways      *signin.Ways
+	searcher  *search.Searcher
+	// searches has a place for each search that is under way.
+	searches chan struct{}
+	ways     *signin.Ways
 	// crossOrigin tells requests that another site has a browser make.
 	crossOrigin *http.CrossOriginProtection
 	metrics     *metrics
@@ -100,6 +105,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	}
 	a := &API{
 		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
+		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: make(chan struct{}, max(1, cfg.DatabaseMaxConns/2)),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()
@@ -149,6 +155,7 @@ func (a *API) routes() {
 	a.lookRoutes()
 	a.administrationRoutes()
 	a.calendarRoutes()
+	a.searchRoutes()
 }
 
 const operationKey = "operation"
@@ -186,7 +193,7 @@ func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	case http.StatusInternalServerError:
 		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
 	case http.StatusServiceUnavailable:
-		a.log.Warn("a request is not answered: Postgres, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
+		a.log.Warn("a request is not answered: Postgres, the search index, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
 	}
 	return &p
 }

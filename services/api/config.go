@@ -18,6 +18,8 @@ type Config struct {
 	config.Secrets
 	// Scheduler is what the answer to why a connector does not run says of the scheduler.
 	Scheduler evidence.SchedulerSays
+	// Qdrant is where searches look, if semantic keeps an index there.
+	Qdrant config.Qdrant
 	// SignIn is whom it believes who somebody is, besides its own tokens.
 	SignIn signin.Config
 	// Addr is where the API is served, without TLS; the image sets :8081, since a container's loopback is its own. Health and metrics
@@ -47,7 +49,7 @@ func (c Config) Validate() error {
 	_, keys := secret.Load(c.SecretsKeyFile, c.SecretsKey)
 	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
-		c.Common.Validate(), c.SignIn.Validate(), keys, proxies,
+		c.Common.Validate(), c.Qdrant.Validate(), c.SignIn.Validate(), keys, proxies,
 		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {

@@ -19,8 +19,8 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
@@ -112,7 +112,7 @@ func openPool(t testing.TB, url string, how ...postgres.Option) *pgxpool.Pool {
 
 func (f *fixture) service(servers *connect.Servers) *Semantic {
 	cfg := Config{Workers: 2, Batch: 64, MaxTries: 2, LedgerRetentionDays: 90, AuditRetentionDays: 365, ForeignTimeout: 6 * time.Hour, Qdrant: f.qdrant}
-	store := &hookedStore{PostgresStore: NewPostgresStore(servers.Pool), f: f}
+	store := &hookedStore{PostgresStore: NewPostgresStore(), f: f}
 	return New(cfg, servers, &hookedEmbedder{f: f}, store, connect.NewProcess(testkit.Logger(f.t)))
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/search"
+	"github.com/echomind/sync/internal/search/qdrant"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
-	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
 const (
@@ -65,7 +66,7 @@ type Index struct {
 }
 
 func newIndex(cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger) *Index {
-	name := indexName(cfg, embedder)
+	name := search.IndexName(cfg, embedder)
 	return &Index{
 		pool: pool, queries: dbgen.New(pool), embedder: embedder, qdrant: qdrant.New(cfg), name: name, metrics: metrics,
 		log: log.With("index", name), notified: make(chan struct{}, 1),
@@ -151,10 +152,10 @@ func (x *Index) fill(ctx context.Context) error {
 		return err
 	}
 	if err = x.applyChanges(ctx, nil); err == nil {
-		err = x.unavailable(x.qdrant.Collection(collectionName(row)).Check(ctx, x.embedder.Dimensions()))
+		err = x.unavailable(x.qdrant.Collection(search.CollectionName(row.Name, row.Generation)).Check(ctx, x.embedder.Dimensions()))
 	}
 	if errors.Is(err, qdrant.ErrMissing) {
-		x.log.Warn("the search index is lost", "collection", collectionName(row))
+		x.log.Warn("the search index is lost", "collection", search.CollectionName(row.Name, row.Generation))
 		return errors.Join(err, deadline.Do(ctx, "semantic.index_state", queryTimeout, func(ctx context.Context) error {
 			return x.drop(ctx, &row.Generation)
 		}))

@@ -14,9 +14,10 @@ import (
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/internal/search"
+	"github.com/echomind/sync/internal/search/embed"
+	"github.com/echomind/sync/internal/search/qdrant"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
-	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
 const (
@@ -77,7 +78,7 @@ func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID)
 	if err != nil || len(changes) == 0 {
 		return 0, false, err
 	}
-	to := x.qdrant.Collection(collectionName(dbgen.SearchIndexRow(row)))
+	to := x.qdrant.Collection(search.CollectionName(row.Name, row.Generation))
 	if first := changes[0]; first.DocumentID == nil {
 		return 0, true, x.queueDocuments(ctx, q, to, first)
 	}

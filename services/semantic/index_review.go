@@ -10,8 +10,9 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/search"
+	"github.com/echomind/sync/internal/search/qdrant"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
-	"github.com/echomind/sync/services/semantic/internal/qdrant"
 )
 
 const (
@@ -100,7 +101,7 @@ func (x *Index) reviewPage(ctx context.Context, q *dbgen.Queries) (found int64, 
 	if err != nil {
 		return 0, false, err
 	}
-	from := x.qdrant.Collection(collectionName(dbgen.SearchIndexRow{Name: row.Name, Generation: row.Generation}))
+	from := x.qdrant.Collection(search.CollectionName(row.Name, row.Generation))
 	held, next, err := from.Page(ctx, row.ReviewFrom, reviewPage)
 	if err != nil {
 		return 0, false, x.unavailable(err)

@@ -18,8 +18,8 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/search/qdrant/standin"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
-	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
 	"github.com/echomind/sync/testonly/testkit"
 )
 

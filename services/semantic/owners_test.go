@@ -119,5 +119,5 @@ func TestADocumentThatIsPutAndThenTouchedIsStoredInOneBatchAsInTwo(t *testing.T)
 }
 
 func (f *fixture) searcher() *Searcher {
-	return &Searcher{queries: f.queries, embedder: f.embedder, vectors: NewPostgresStore(f.pool)}
+	return NewSearcher(f.pool, f.qdrant)
 }

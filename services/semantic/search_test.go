@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/internal/search"
 )
 
 // onEveryIndex runs a test with the search in Postgres, and with the search in Qdrant.
@@ -94,7 +96,8 @@ func TestAHitSaysWhereItIs(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, hits, 1)
 		require.Positive(t, hits[0].Score)
-		hits[0].Score = 0
+		require.WithinDuration(t, time.Now(), hits[0].Of.StoredAt, soon)
+		hits[0].Score, hits[0].Of = 0, search.Origin{}
 		require.Equal(t, Hit{
 			ConnectorID: c.connector, Connector: "notes", SourceID: "a", Title: "Animals", URL: "https://h/a",
 			HeadingPath: []string{"Animals", "Zebra"}, Text: "the zebra runs", Start: 5, End: 19,

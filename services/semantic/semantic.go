@@ -26,8 +26,8 @@ import (
 
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/leases"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/sdk/lifecycle"
-	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 )
 
@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
-	s := New(cfg, servers, &embed.Hash{}, NewPostgresStore(servers.Pool), process)
+	s := New(cfg, servers, &embed.Hash{}, NewPostgresStore(), process)
 	return errors.Join(s.Run(ctx), servers.Close())
 }
 

@@ -215,7 +215,7 @@ func TestAConfigChangeInMidStoreRollsTheStoreBack(t *testing.T) {
 
 // pausing is a semantic whose store stops, once, before it has written any chunk.
 func (w *world) pausing(i int, entered chan<- struct{}, goOn <-chan struct{}) *semantic.Semantic {
-	store := semantic.NewPostgresStore(w.semantic[i].servers.Pool)
+	store := semantic.NewPostgresStore()
 	return w.newSemantic(i, &pausingStore{PostgresStore: store, entered: entered, goOn: goOn})
 }
 

@@ -117,7 +117,7 @@ func (w *world) runEverything(t *testing.T, databaseURL string, handle worker.Ha
 	group.Go(func() error { return kit.Run(ctx) })
 	reading := semanticConfig()
 	reading.LeaseSeconds = shortLease
-	reader := semantic.New(reading, w.semantic[0].servers, constant{}, semantic.NewPostgresStore(w.semantic[0].servers.Pool),
+	reader := semantic.New(reading, w.semantic[0].servers, constant{}, semantic.NewPostgresStore(),
 		connect.NewProcess(w.semantic[0].log))
 	group.Go(func() error { return reader.Run(ctx) })
 	return func() {

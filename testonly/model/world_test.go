@@ -108,7 +108,7 @@ func schedulerConfig() scheduler.Config {
 }
 
 func (w *world) startSemantic(i int) {
-	w.readers[i] = w.newSemantic(i, semantic.NewPostgresStore(w.semantic[i].servers.Pool))
+	w.readers[i] = w.newSemantic(i, semantic.NewPostgresStore())
 }
 
 func (w *world) newSemantic(i int, store semantic.Store) *semantic.Semantic {

@@ -128,7 +128,7 @@ func TestOnlyChunkerAndConnectorReachTheInternetAndNothingInside(t *testing.T) {
 		if reaches(policy, "10.9.9.9", 4318) != slices.Contains(services, component) {
 			t.Errorf("%s: traces", component)
 		}
-		if reaches(policy, "10.8.8.8", 6334) != (component == "semantic") {
+		if reaches(policy, "10.8.8.8", 6334) != (component == "semantic" || component == "api") {
 			t.Errorf("%s: Qdrant", component)
 		}
 		if serves := len(policy.Spec.Ingress) > 0; serves != slices.Contains(services, component) {

@@ -88,6 +88,7 @@ func TestWhatCannotWorkIsRefusedWithTheFix(t *testing.T) {
 		{production, []string{"networkPolicy.apiServer.to=null"}, "networkPolicy.apiServer.to is empty"},
 		{production, []string{"networkPolicy.nats.to=null"}, "networkPolicy.nats.to is empty"},
 		{production, []string{"semantic.env.QDRANT_URL=https://qdrant:6334"}, "networkPolicy.qdrant.to is empty"},
+		{production, []string{"api.env.QDRANT_URL=https://qdrant:6334"}, "networkPolicy.qdrant.to is empty with api.env.QDRANT_URL"},
 		{production, []string{"semantic.terminationGracePeriodSeconds=30"}, "semantic.terminationGracePeriodSeconds=30: must be at least 37"},
 		{production, []string{"common.env.SHUTDOWN_GRACE_SECONDS=50", "common.terminationGracePeriodSeconds=61"}, "must be at least 62"},
 		{production, []string{"semantic.pdb.minAvailable=2"}, "semantic.pdb.minAvailable=2 with 2 replicas: no node could ever be drained"},

@@ -21,11 +21,11 @@ import (
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/scheduler"
 	"github.com/echomind/sync/services/semantic"
-	"github.com/echomind/sync/services/semantic/embed"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -151,7 +151,7 @@ func (p *pipeline) stores() {
 	require.NoError(p.t, config.Load(&cfg))
 	cfg.MaxTries = 1
 	servers, process := p.servers("semantic")
-	store := spoilt{semantic.NewPostgresStore(servers.Pool), &p.healed}
+	store := spoilt{semantic.NewPostgresStore(), &p.healed}
 	p.work.Go(func() error {
 		return errors.Join(semantic.New(cfg, servers, &embed.Hash{}, store, process).Run(p.ctx), servers.Close())
 	})

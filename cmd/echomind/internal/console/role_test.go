@@ -11,7 +11,7 @@ import (
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/postgres"
-	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/internal/search/embed"
 )
 
 const consoleRole = "echomind_console"

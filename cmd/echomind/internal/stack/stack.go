@@ -127,6 +127,7 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 		return err
 	}
 	cfg.API.Secrets = cfg.Connector.Secrets
+	cfg.API.Qdrant = cfg.Semantic.Qdrant
 	tokenFile, code, err := ownToken(ctx, cfg, info)
 	if err != nil {
 		return err

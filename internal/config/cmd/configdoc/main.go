@@ -38,7 +38,7 @@ var sections = []struct{ title, note, file, structName string }{
 		"SCHEDULER_CHECK_INTERVAL_SECONDS, SCHEDULER_WATCH_INTERVAL_SECONDS, SCHEDULER_LOST_GRACE_SECONDS and FOREIGN_SYNC_TIMEOUT.", "services/api/config.go", "Config"},
 	{"API: who signs in elsewhere", "By an OpenID Connect issuer's tokens, and by the headers of a proxy. See [api.md](api.md#who-signs-in-elsewhere). Lists have commas between their values.",
 		"services/api/internal/signin/config.go", "Config"},
-	{"Search index", "Read by semantic, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
+	{"Search index", "Read by semantic, by the API, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},
 	{"echomind run", "It reads the services' settings too; these have other defaults there.",

@@ -93,6 +93,7 @@ func New(service Service) http.Handler {
 		"GET /sources/{id}/schedule":  p.schedule,
 		"POST /sources/{id}/schedule": p.changeSchedule,
 		"POST /sources/{id}/{action}": p.act,
+		"GET /search":                 p.search,
 		"GET /runs":                   p.runs,
 		"POST /runs/{run}/cancel":     p.cancel,
 		"GET /problems":               p.problems,

@@ -142,6 +142,20 @@ func IssuerAway(retryAfter int, cause error) *Problem {
 	return p
 }
 
+// IndexAway is of a search whose index does not answer.
+func IndexAway(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The search index does not answer, or is not kept.", "Try again after Retry-After. If it lasts, tell the operator the request_id: the log says more.")
+	p.retryAfter, p.cause = 5, cause
+	return p
+}
+
+// SlowSearch is of a search that compares too much.
+func SlowSearch(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The search took too long.", "Name sources, or fewer of them. The operator can have an index kept, which makes searches fast: docs/search.md.")
+	p.retryAfter, p.cause = 5, cause
+	return p
+}
+
 // Internal is of a defect of ours.
 func Internal(cause error) *Problem {
 	p := kind("internal", "Internal error", 500, "Something is wrong with the service.", "Tell the operator the request_id: the log says more.")

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/internal/config"
-	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
+	"github.com/echomind/sync/internal/search/qdrant/standin"
 )
 
 var ctx = context.Background()
@@ -156,7 +156,7 @@ func point(no int, try string, words ...string) Point {
 
 // near is which chunks are nearest.
 func near(t *testing.T, c *Collection, limit uint64, scopes []string, words ...string) (found []int32) {
-	hits, err := c.Nearest(ctx, []float32{1, 0}, scopes, words, limit, limit)
+	hits, err := c.Nearest(ctx, []float32{1, 0}, Within{Scopes: scopes}, words, limit, limit)
 	require.NoError(t, err)
 	for _, h := range hits {
 		require.Equal(t, float32(h.No), h.Score)
@@ -267,7 +267,7 @@ func TestVectorsOfAnotherLengthAreRefusedAllTogether(t *testing.T) {
 	wrong.Vector = []float32{1, 2, 3}
 	require.ErrorContains(t, c.Upsert(ctx, 1, []Point{point(0, "right"), wrong}), "expected dim: 2, got 3")
 	require.Empty(t, near(t, c, 9, all))
-	_, err := c.Nearest(ctx, []float32{1}, all, nil, 1, 1)
+	_, err := c.Nearest(ctx, []float32{1}, Within{Scopes: all}, nil, 1, 1)
 	require.ErrorContains(t, err, "expected dim: 2, got 1")
 	require.ErrorContains(t, c.Create(ctx, "alias", 3), "set QDRANT_COLLECTION")
 }

@@ -82,6 +82,7 @@ func (c *Collection) Create(ctx context.Context, alias string, dimensions int) e
 		for _, field := range []*qdrant.CreateFieldIndexCollection{
 			{FieldName: "scope", FieldType: qdrant.FieldType_FieldTypeKeyword.Enum(), FieldIndexParams: tenant},
 			{FieldName: "words", FieldType: qdrant.FieldType_FieldTypeKeyword.Enum()},
+			{FieldName: "connector_id", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
 			{FieldName: "document_id", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
 			{FieldName: "turn", FieldType: qdrant.FieldType_FieldTypeInteger.Enum()},
 		} {
@@ -148,19 +149,38 @@ func (c *Collection) remove(ctx context.Context, turn int64, which *qdrant.Condi
 	})
 }
 
-// Nearest returns the hits of the scopes nearest to a vector, up to limit, and for each word up to wordLimit hits that hold it; no
+// Within is among which points something is looked for: those of scopes (nil: of every scope), and of connectors (empty: of all).
+type Within struct {
+	Scopes     []string
+	Connectors []int32
+}
+
+func (w Within) conditions() (all []*qdrant.Condition) {
+	if w.Scopes != nil {
+		all = append(all, qdrant.NewMatchKeywords("scope", w.Scopes...))
+	}
+	if len(w.Connectors) > 0 {
+		ids := make([]int64, len(w.Connectors))
+		for i, id := range w.Connectors {
+			ids[i] = int64(id)
+		}
+		all = append(all, qdrant.NewMatchInts("connector_id", ids...))
+	}
+	return all
+}
+
+// Nearest returns the hits nearest to a vector among some points, up to limit, and for each word up to wordLimit hits that hold it; no
 // hit twice.
-func (c *Collection) Nearest(ctx context.Context, vector []float32, scopes, words []string, limit, wordLimit uint64) (hits []Hit, err error) {
-	readable := qdrant.NewMatchKeywords("scope", scopes...)
+func (c *Collection) Nearest(ctx context.Context, vector []float32, within Within, words []string, limit, wordLimit uint64) (hits []Hit, err error) {
 	search := func(limit uint64, conditions ...*qdrant.Condition) *qdrant.QueryPoints {
 		return &qdrant.QueryPoints{
 			CollectionName: c.Name, Query: qdrant.NewQueryDense(vector), Filter: &qdrant.Filter{Must: conditions}, Limit: &limit,
 			WithPayload: qdrant.NewWithPayloadInclude("document_id", "try_id", "first_no", "no"),
 		}
 	}
-	searches := []*qdrant.QueryPoints{search(limit, readable)}
+	searches := []*qdrant.QueryPoints{search(limit, within.conditions()...)}
 	for _, word := range words {
-		searches = append(searches, search(wordLimit, readable, qdrant.NewMatchKeyword("words", word)))
+		searches = append(searches, search(wordLimit, append(within.conditions(), qdrant.NewMatchKeyword("words", word))...))
 	}
 	err = c.call(ctx, "query", c.Name, callTimeout, func(ctx context.Context, q *qdrant.Client) error {
 		answers, err := q.QueryBatch(ctx, &qdrant.QueryBatchPoints{CollectionName: c.Name, QueryPoints: searches})

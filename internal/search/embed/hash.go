@@ -171,19 +171,37 @@ func mix(h uint64) uint64 {
 func Words(text string) []string {
 	var words []string
 	seen := map[string]bool{}
-	var word []byte
-	for _, r := range text + " " {
-		if isWordRune(r) {
-			if len(word) < maxWord {
-				word = utf8.AppendRune(word, toLower(r))
-			}
-			continue
+	EachWord(text, func(word string, _, _ int) {
+		if !seen[word] {
+			seen[word] = true
+			words = append(words, word)
 		}
-		if w := string(word); w != "" && !seen[w] {
-			seen[w] = true
-			words = append(words, w)
+	})
+	return words
+}
+
+// EachWord calls found for each word of a text as the embedder sees it, and says from which character to which it goes.
+func EachWord(text string, found func(word string, start, end int)) {
+	var word []byte
+	start, at := 0, 0
+	end := func() {
+		if len(word) > 0 {
+			found(string(word), start, at)
 		}
 		word = word[:0]
 	}
-	return words
+	for _, r := range text {
+		if isWordRune(r) {
+			if len(word) == 0 {
+				start = at
+			}
+			if len(word) < maxWord {
+				word = utf8.AppendRune(word, toLower(r))
+			}
+		} else {
+			end()
+		}
+		at++
+	}
+	end()
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/internal/search/embed"
 )
 
 // One allocation per vector, and one for the slice of them, whatever the text.

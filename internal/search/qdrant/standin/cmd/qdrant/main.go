@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/echomind/sync/services/semantic/internal/qdrant/standin"
+	"github.com/echomind/sync/internal/search/qdrant/standin"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/echomind/sync/services/semantic/embed"
+	"github.com/echomind/sync/internal/search/embed"
 )
 
 func vector(t testing.TB, text string) []float32 {
