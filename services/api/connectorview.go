@@ -36,6 +36,7 @@ type Connector struct {
 	CatchUpMinutes     *int32              `json:"catch_up_minutes"`
 	FreshWithinMinutes *int32              `json:"fresh_within_minutes" doc:"How old what is stored of it may be."`
 	Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
+	RunAfter           []Upstream          `json:"run_after" nullable:"true" doc:"Connectors that it runs after, those that you see; null in lists."`
 	MaxRetries         int32               `json:"max_retries"`
 	DeletionGuard      bool                `json:"deletion_guard"`
 	Status             string              `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
@@ -54,6 +55,14 @@ type Connector struct {
 	CreatedBy          *string             `json:"created_by"`
 	UpdatedAt          time.Time           `json:"updated_at"`
 	UpdatedBy          *string             `json:"updated_by"`
+}
+
+// Upstream is one that a connector runs after.
+type Upstream struct {
+	ConnectorID    int32  `json:"connector_id"`
+	Accepts        string `json:"accepts" enum:"completed,skipped" doc:"Which of its runs count; skipped: the completed ones, too."`
+	MaxAgeMinutes  *int32 `json:"max_age_minutes" doc:"How old the slot of such a run may be; null = of any age."`
+	TimeoutMinutes *int32 `json:"timeout_minutes" doc:"How long it is waited for; null = for ever."`
 }
 
 func viewConnector(c dbgen.ApiConnector) Connector {

@@ -29,6 +29,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 		Args: oneConnector,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
+	flags.chain.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(somethingGiven(c), flags.check(c)); err != nil {
 			return err
@@ -55,7 +56,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 					}
 				}
 				return f.seal(id, p)
-			})
+			}, func(ctx context.Context, q *dbgen.Queries, id int32) error { return flags.chain.write(ctx, c, q, id) })
 			if err != nil {
 				return err
 			}
@@ -81,9 +82,9 @@ func somethingGiven(c *cobra.Command) error {
 	return nil
 }
 
-// change reads a connector and writes it back in one transaction.
+// change reads a connector and writes it back in one transaction, with what else is to be done.
 func change(
-	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams) error,
+	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams) error, also ...func(context.Context, *dbgen.Queries, int32) error,
 ) (updated dbgen.Connector, err error) {
 	var p dbgen.AddConnectorParams
 	err = deadline.Do(ctx, "console.update", queryTimeout, func(ctx context.Context) error {
@@ -98,6 +99,11 @@ func change(
 				return err
 			}
 			updated, err = q.UpdateConnector(ctx, changeTo(id, p))
+			for _, do := range also {
+				if err == nil {
+					err = do(ctx, q, id)
+				}
+			}
 			return err
 		})
 	})
