@@ -2,7 +2,8 @@
 -- Chains: connectors that run after others. docs/chains.md says what it does, ADR 0037 why so. What ends a run writes upstream_ends, where somebody follows; the
 -- scheduler tells it to those who follow (hand_on), and looks at these (lock_followers, upstreams_of): where all that they run after have come so far as they want
 -- they are let go, and due as others are. No state but that of the rows is needed: a look that dies is repeated. Lock order: connectors, upstream_ends or
--- upstream_uses, followers. Of run_after no move waits for a row.
+-- upstream_uses, run_after, followers. Whoever writes run_after by a statement of its own has its rows before it knows the connectors: it takes its turn among all that
+-- do, and waits for no connector, unless it adds rows, which nobody else sees yet. Of run_after no move of the scheduler waits for a row.
 
 -- Writes down that a run of connectors that others run after has ended: completed or skipped. They are locked.
 -- +goose StatementBegin
@@ -288,11 +289,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Who adds to run_after takes turns, so that two of them do not close half of a cycle each. What one has committed the next must see.
+-- Who writes run_after takes turns: two that add do not close half of a cycle each, and what one has committed the next sees; two that change do not wait for each
+-- other's rows in a circle. What takes rows along with a connector has that one's lock, and takes no turn.
 -- +goose StatementBegin
 CREATE FUNCTION run_after_turn() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = '3s' AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF TG_OP = 'INSERT' AND current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'run_after is added to in transactions of isolation level read committed, not %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported', CONSTRAINT = 'run_after_isolation';
     END IF;
@@ -301,6 +303,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER run_after_turn BEFORE INSERT ON run_after FOR EACH STATEMENT EXECUTE FUNCTION run_after_turn();
+CREATE TRIGGER run_after_turn_changed BEFORE UPDATE OR DELETE ON run_after FOR EACH STATEMENT
+    WHEN (current_setting('echomind.moving', true) IS DISTINCT FROM 'on' OR NOT has_column_privilege('connectors'::regclass, 'status', 'UPDATE'))
+    EXECUTE FUNCTION run_after_turn();
 
 -- +goose StatementBegin
 CREATE FUNCTION run_after_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -325,37 +330,88 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER run_after_replace BEFORE INSERT ON run_after FOR EACH ROW EXECUTE FUNCTION run_after_replace();
 
--- A cycle that goes through one of these connectors, as it is said: "1 after 3 after 2 after 1"; null where there is none. What nothing of it runs after is taken
--- away until nothing is left, or a cycle is.
+-- A cycle of these edges: of each who comes before, and who runs after it; null where there is none. Who runs after nobody is taken away, and so on, each edge
+-- once, until nothing is left, or cycles and what comes after them. It begins with the lowest of these, and names itself twice.
+-- +goose StatementBegin
+CREATE FUNCTION moves.cycle_among(befores integer[], afters integer[]) RETURNS integer[]
+    LANGUAGE plpgsql IMMUTABLE SET enable_nestloop = off AS $$
+DECLARE
+    names   integer[] := ARRAY(SELECT u.id FROM unnest(befores || afters) u(id) GROUP BY u.id ORDER BY u.id);
+    begins  integer[];   -- where the edges of each begin, by its place in names; one more for the end
+    ahead   integer[];   -- the edges, by who comes before: the place of who runs after
+    waits   integer[];   -- after how many each runs that are not taken away
+    queue   integer[];   -- who runs after nobody that is left
+    head    integer := 1;
+    came    integer[];   -- the first of those that each runs after, of who is left
+    met     integer[];   -- at which step the way came by
+    way     integer[] := '{}';
+    here    integer;
+    behind  integer;
+BEGIN
+    WITH n AS MATERIALIZED (SELECT u.id, u.no::integer AS no FROM unnest(names) WITH ORDINALITY u(id, no)),
+    e AS MATERIALIZED (SELECT b.no AS before, a.no AS after FROM unnest(befores, afters) k(before, after) JOIN n b ON b.id = k.before JOIN n a ON a.id = k.after)
+    SELECT (SELECT array_agg(e.after ORDER BY e.before, e.after) FROM e),
+        (SELECT array_agg(d.first ORDER BY d.no) FROM (
+            SELECT n.no, 1 + coalesce(sum(o.many) OVER (ORDER BY n.no ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::integer AS first
+            FROM n LEFT JOIN (SELECT e.before, count(*) AS many FROM e GROUP BY e.before) o ON o.before = n.no) d) || cardinality(befores) + 1,
+        (SELECT array_agg(coalesce(i.many, 0)::integer ORDER BY n.no) FROM n LEFT JOIN (SELECT e.after, count(*) AS many FROM e GROUP BY e.after) i ON i.after = n.no),
+        ARRAY(SELECT n.no FROM n LEFT JOIN (SELECT DISTINCT e.after FROM e) i ON i.after = n.no WHERE i.after IS NULL ORDER BY n.no)
+    INTO ahead, begins, waits, queue;
+    WHILE head <= cardinality(queue) LOOP
+        here := queue[head];
+        head := head + 1;
+        FOR i IN begins[here]..begins[here + 1] - 1 LOOP
+            behind := ahead[i];
+            waits[behind] := waits[behind] - 1;
+            IF waits[behind] = 0 THEN
+                queue[cardinality(queue) + 1] := behind;
+            END IF;
+        END LOOP;
+    END LOOP;
+    IF cardinality(queue) = cardinality(names) THEN
+        RETURN NULL;
+    END IF;
+    came := array_fill(0, ARRAY[cardinality(names)]);
+    met := came;
+    FOR before IN 1..cardinality(names) LOOP
+        CONTINUE WHEN waits[before] = 0;
+        FOR i IN begins[before]..begins[before + 1] - 1 LOOP
+            IF came[ahead[i]] = 0 THEN
+                came[ahead[i]] := before;
+            END IF;
+        END LOOP;
+    END LOOP;
+    here := (SELECT w.no FROM unnest(waits) WITH ORDINALITY w(many, no) WHERE w.many > 0 ORDER BY w.no LIMIT 1);
+    WHILE met[here] = 0 LOOP
+        way[cardinality(way) + 1] := names[here];
+        met[here] := cardinality(way);
+        here := came[here];
+    END LOOP;
+    RETURN way[met[here]:] || names[here];
+END $$;
+-- +goose StatementEnd
+
+-- A cycle that goes through one of these connectors, as it is said: "1 after 3 after 2 after 1"; null where there is none. It takes as long as what comes after
+-- them is large.
 -- +goose StatementBegin
 CREATE FUNCTION moves.cycle_of(ids integer[]) RETURNS text
-    LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    all_  integer[];
-    left_ integer[];
-    way   integer[];
+    all_    integer[];
+    befores integer[];
+    afters  integer[];
+    way     integer[];
 BEGIN
-    WITH RECURSIVE d (id) AS (SELECT unnest(ids) UNION SELECT a.connector_id FROM d JOIN run_after a ON a.upstream_id = d.id)
-    SELECT array_agg(d.id) INTO all_ FROM d;
+    all_ := ARRAY(WITH RECURSIVE d (id) AS (SELECT unnest(ids) UNION SELECT a.connector_id FROM d, LATERAL (
+        SELECT r.connector_id FROM run_after r WHERE r.upstream_id = d.id OFFSET 0) a) SELECT d.id FROM d);
     -- Most often nobody that comes after is one that they run after.
-    IF NOT EXISTS (SELECT FROM unnest(ids) k(id) JOIN run_after a ON a.connector_id = k.id JOIN unnest(all_) m(id) ON m.id = a.upstream_id) THEN
+    IF NOT EXISTS (SELECT a.upstream_id FROM unnest(ids) k(id), LATERAL (SELECT r.upstream_id FROM run_after r WHERE r.connector_id = k.id OFFSET 0) a
+            INTERSECT SELECT m.id FROM unnest(all_) m(id)) THEN
         RETURN NULL;
     END IF;
-    LOOP
-        left_ := ARRAY(SELECT DISTINCT a.connector_id FROM unnest(all_) n(id) JOIN run_after a ON a.connector_id = n.id
-            JOIN unnest(all_) m(id) ON m.id = a.upstream_id);
-        EXIT WHEN cardinality(left_) = cardinality(all_);
-        all_ := left_;
-    END LOOP;
-    IF all_ = '{}' THEN
-        RETURN NULL;
-    END IF;
-    way := ARRAY[all_[1]];
-    LOOP
-        way := way || (SELECT min(a.upstream_id) FROM run_after a WHERE a.connector_id = way[cardinality(way)] AND a.upstream_id = ANY (all_));
-        EXIT WHEN way[cardinality(way)] = ANY (way[:cardinality(way) - 1]);
-    END LOOP;
-    way := way[array_position(way, way[cardinality(way)]):];
+    SELECT array_agg(n.id), array_agg(a.connector_id) INTO befores, afters
+    FROM unnest(all_) n(id), LATERAL (SELECT r.connector_id FROM run_after r WHERE r.upstream_id = n.id OFFSET 0) a;
+    way := moves.cycle_among(befores, afters);
     RETURN array_to_string(CASE WHEN cardinality(way) > 20 THEN way[:19] || NULL::integer || way[cardinality(way)] ELSE way END, ' after ', '...');
 END $$;
 -- +goose StatementEnd
@@ -435,7 +491,8 @@ CREATE FUNCTION run_after_changed() RETURNS trigger
 DECLARE
     ids integer[] := ARRAY(SELECT DISTINCT a.connector_id FROM changed a);
 BEGIN
-    PERFORM FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.id FOR UPDATE;   -- the claims pass them over, as others whose users write them
+    -- The claims pass them over, as others whose users write them. One that somebody has is not waited for: who deletes it waits for the rows that are written here.
+    PERFORM FROM connectors c WHERE c.id = ANY (ids) ORDER BY c.id FOR UPDATE SKIP LOCKED;
     UPDATE followers f SET look_at = clock_timestamp(), told = f.told + 1 WHERE f.connector_id = ANY (ids);
     IF FOUND THEN
         PERFORM pg_notify('connectors_due', coalesce((SELECT c.type FROM connectors c WHERE c.id = ids[1]), ''));
@@ -480,7 +537,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_leave_chain AFTER DELETE ON connectors FOR EACH ROW WHEN (OLD.follows OR OLD.followed) EXECUTE FUNCTION connectors_leave_chain();
-CREATE TRIGGER connectors_given_chain AFTER UPDATE OF user_id, scope, scope_id ON connectors FOR EACH ROW
+-- By its name it comes before connectors_follower_moved, which writes followers.
+CREATE TRIGGER connectors_chain_given AFTER UPDATE OF user_id, scope, scope_id ON connectors FOR EACH ROW
     WHEN ((NEW.follows OR NEW.followed) AND (NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.user_id, OLD.scope, OLD.scope_id))
     EXECUTE FUNCTION connectors_leave_chain();
 
@@ -490,7 +548,7 @@ CREATE TRIGGER run_after_audit AFTER INSERT OR UPDATE OR DELETE ON run_after
 REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(integer[]), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
     moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
-    moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]),
+    moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]), moves.cycle_among(integer[], integer[]),
     run_after_turn(), run_after_refuse(), run_after_replace(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
@@ -500,7 +558,7 @@ GRANT SELECT, INSERT, UPDATE (accepts, max_age_minutes, timeout_minutes), DELETE
 GRANT SELECT ON upstream_ends, upstream_uses, followers, run_after_ends TO echomind_console;
 
 -- +goose Down
-DROP TRIGGER connectors_given_chain ON connectors;
+DROP TRIGGER connectors_chain_given ON connectors;
 DROP TRIGGER connectors_leave_chain ON connectors;
 DROP TRIGGER connectors_follower_moved ON connectors;
 DROP TRIGGER run_after_audit ON run_after;
@@ -511,6 +569,7 @@ DROP TRIGGER run_after_changed ON run_after;
 DROP TRIGGER run_after_added ON run_after;
 DROP TRIGGER run_after_replace ON run_after;
 DROP TRIGGER run_after_refuse ON run_after;
+DROP TRIGGER run_after_turn_changed ON run_after;
 DROP TRIGGER run_after_turn ON run_after;
 DROP FUNCTION connectors_leave_chain();
 DROP FUNCTION run_after_refuse_system();
@@ -521,6 +580,7 @@ DROP FUNCTION run_after_refuse();
 DROP FUNCTION run_after_turn();
 DROP FUNCTION connectors_note_follower();
 DROP FUNCTION moves.cycle_of(integer[]);
+DROP FUNCTION moves.cycle_among(integer[], integer[]);
 DROP FUNCTION moves.stop_following(integer[]);
 DROP FUNCTION moves.look_again(integer[], bigint[], timestamptz[]);
 DROP FUNCTION moves.give_up_following(integer[], integer[], timestamptz);

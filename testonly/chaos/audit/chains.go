@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// chains: at rest nobody waits for an end that has come, and each end is known to those who follow.
+// chains: at rest nobody waits for an end that has come, each end is known to those who follow, and lets each of them go once.
 func chains(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 	f := Finding{
 		Promise: 1, Name: "no chain waits for what has happened",
-		How: "at rest no connector whose upstreams have all ended anew waits for them; the last completed run of each that others run after is its last end",
+		How: "at rest no connector whose upstreams have all ended anew waits for them; the last completed run of each that others run after is its last end; " +
+			"nobody has completed for ends of another more often than that one has ended",
 	}
 	if err := pool.QueryRow(ctx, `SELECT count(*) FROM run_after`).Scan(&f.Checked); err != nil {
 		return f, wrap("count who runs after others", err)
@@ -35,6 +36,13 @@ func chains(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 			CROSS JOIN LATERAL (SELECT l.* FROM runs l WHERE l.connector_id = u.id AND l.status = 'completed' AND l.parameters IS NULL
 				AND l.config_version >= u.added_version ORDER BY l.completed_at DESC LIMIT 1) r
 		WHERE r.completed_at > coalesce(e.completed_at, '-infinity') + interval '1 second'
+		UNION ALL
+		SELECT format('connector %s has completed %s times for ends of others, and %s has ended %s times', a.connector_id, f.n, a.upstream_id, u.n)
+		FROM run_after a CROSS JOIN LATERAL (SELECT count(*) AS n FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.id = a.connector_id
+				AND r.trigger = 'upstream' AND r.status IN ('completed', 'skipped') AND r.picked_up_at IS NOT NULL AND r.config_version >= c.added_version) f
+			CROSS JOIN LATERAL (SELECT count(*) AS n FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.id = a.upstream_id
+				AND r.status IN ('completed', CASE a.accepts WHEN 'skipped' THEN 'skipped' END) AND r.parameters IS NULL AND r.config_version >= c.added_version) u
+		WHERE f.n > u.n
 		ORDER BY 1`)
 	if err != nil {
 		return f, wrap("look for chains that wait", err)

@@ -31,6 +31,9 @@ func TestAChainThatWaitsForWhatHasHappenedIsFound(t *testing.T) {
 	require.Empty(t, l.audit(waits).Violations)
 	completes(second)
 	require.Empty(t, l.audit(waits).Violations)
+	l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second) // once more, for the same end
+	completes(second)
+	l.finds(waits, "has completed 2 times for ends of others")
 	l.do(`SELECT moves.trigger_sync($1)`, first)
 	l.force(`UPDATE connectors SET followed = false WHERE id = $1`, first) // its end is not told
 	l.do(`UPDATE upstream_ends SET completed_at = completed_at - interval '1 minute'`)
