@@ -1,11 +1,16 @@
 package db_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // manual are connectors of user 1 that nothing runs but a trigger.
@@ -142,5 +147,104 @@ func TestADeletedConnectorLeavesItsChain(t *testing.T) {
 	if got := one[string](b, `SELECT (SELECT count(*) FROM run_after) || ' ' || (SELECT string_agg(connector_id::text, ',') FROM upstream_ends) || ' '
 			|| (SELECT string_agg(connector_id::text, ',') FROM followers)`); got != fmt.Sprintf("0 %d %d", ids[0], ids[2]) {
 		t.Errorf("left are %s", got)
+	}
+}
+
+func TestACycleAmongThousandsOfRowsIsFoundInOnePass(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, 30000)`)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 1 FROM generate_series(1, 4001)`)
+	began := time.Now()
+	b.exec(`INSERT INTO run_after (connector_id, upstream_id) SELECT i + 1, i FROM generate_series(1, 4000) i`)
+	took := time.Since(began)
+	t.Log("4,000 rows of one chain were added in", took)
+	if took > 2*time.Second { // where each step looks at all that is left: half a minute
+		t.Errorf("4,000 rows of one chain took %s", took)
+	}
+	b.refuses("a connector would run after itself: 1 after 4001 after 4000 after 3999 after", runAfter, 1, 4001)
+	b.exec(runAfter, 4001, 1)
+}
+
+func TestOfManyEdgesACycleIsNamedAndNothingElse(t *testing.T) {
+	b := newBase(t)
+	for name, c := range map[string]struct{ befores, afters, want string }{
+		"none":                             {`{1,1,2,3}`, `{2,3,4,4}`, ""},
+		"two":                              {`{1,2}`, `{2,1}`, "1 2 1"},
+		"what comes before it, and after":  {`{9,1,2,3,3}`, `{1,2,3,1,4}`, "1 3 2 1"},
+		"the lowest comes after the cycle": {`{5,6,6,1}`, `{6,5,1,2}`, "5 6 5"},
+		"two of them":                      {`{1,2,7,8}`, `{2,1,8,7}`, "1 2 1"},
+		"two ways to the same":             {`{1,1,2,3,4}`, `{2,3,4,4,1}`, "1 4 2 1"},
+	} {
+		if got := one[string](b, `SELECT coalesce(array_to_string(moves.cycle_among($1::integer[], $2::integer[]), ' '), '')`, c.befores, c.afters); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// held returns when another's statement waits for a lock.
+func (b *base) held(other *base) {
+	b.Helper()
+	watcher := b.other()
+	testkit.Eventually(b.T, 10*time.Second, func() error {
+		if !one[bool](watcher, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock')`, other.conn.PgConn().PID()) {
+			return errors.New("it does not wait")
+		}
+		return nil
+	})
+}
+
+// Whoever deletes a connector has its lock, and then waits for its rows of run_after: who has these waits for no connector.
+func TestAWriterOfAChainWaitsForNoConnector(t *testing.T) {
+	b := newBase(t)
+	ids := b.manual(3)
+	b.exec(runAfter, ids[2], ids[0])
+	b.exec(runAfter, ids[2], ids[1])
+	deleting := connectTo(t, b.url)
+	deleting.exec(`BEGIN`)
+	deleting.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, ids[2])
+	b.exec(`BEGIN`)
+	b.exec(`UPDATE run_after SET timeout_minutes = 5 WHERE upstream_id = $1`, ids[0])
+	b.exec(`DELETE FROM run_after WHERE upstream_id = $1`, ids[1])
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := deleting.conn.Exec(context.Background(), `DELETE FROM connectors WHERE id = $1`, ids[2])
+		deleted <- err
+	}()
+	b.held(deleting)
+	b.exec(`COMMIT`)
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	deleting.exec(`COMMIT`)
+	if n := one[int](b, `SELECT count(*) FROM run_after`); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// Two that change rows in several statements, each the other's first row last, would wait in a circle.
+func TestTwoWritersOfChainsDoNotWaitInACircle(t *testing.T) {
+	b := newBase(t)
+	ids := b.manual(3)
+	b.exec(runAfter, ids[1], ids[0])
+	b.exec(runAfter, ids[2], ids[0])
+	const change = `UPDATE run_after SET timeout_minutes = 5 WHERE connector_id = $1`
+	b.exec(`BEGIN`)
+	b.exec(change, ids[1])
+	other := connectTo(t, b.url)
+	done := make(chan error, 1)
+	go func() {
+		for _, id := range []int32{ids[2], ids[1]} {
+			if _, err := other.conn.Exec(context.Background(), change, id); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	b.held(other)
+	b.exec(change, ids[2])
+	b.exec(`COMMIT`)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -139,13 +139,8 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 		return nil, err
 	}
 	out := &OneConnector{ETag: etag(found.ID, found.UpdatedAt), Body: viewConnector(found)}
-	after, err := q.RunAfter(ctx, id)
-	if err != nil {
+	if out.Body.RunAfter, err = upstreams(ctx, q, id); err != nil {
 		return nil, err
-	}
-	out.Body.RunAfter = make([]Upstream, len(after))
-	for i, u := range after {
-		out.Body.RunAfter[i] = Upstream{u.UpstreamID, u.Accepts, u.MaxAgeMinutes, u.TimeoutMinutes}
 	}
 	if !requestOf(ctx).Has(identity.Read) { // who may only change it is not shown what was in it
 		out.Body.Config, out.Body.NextParameters = Object("{}"), nil

@@ -57,14 +57,6 @@ type Connector struct {
 	UpdatedBy          *string             `json:"updated_by"`
 }
 
-// Upstream is one that a connector runs after.
-type Upstream struct {
-	ConnectorID    int32  `json:"connector_id"`
-	Accepts        string `json:"accepts" enum:"completed,skipped" doc:"Which of its runs count; skipped: the completed ones, too."`
-	MaxAgeMinutes  *int32 `json:"max_age_minutes" doc:"How old the slot of such a run may be; null = of any age."`
-	TimeoutMinutes *int32 `json:"timeout_minutes" doc:"How long it is waited for; null = for ever."`
-}
-
 func viewConnector(c dbgen.ApiConnector) Connector {
 	v := Connector{
 		ID: c.ID, Name: c.Name, Type: c.Type, UserID: c.UserID, Scope: c.Scope, ScopeID: c.ScopeID, MayChange: c.MayChange,
