@@ -150,6 +150,19 @@ func TestADeletedConnectorLeavesItsChain(t *testing.T) {
 	}
 }
 
+func TestATruncateLeavesNothingOfChains(t *testing.T) {
+	b := newBase(t)
+	ids := b.manual(3)
+	b.exec(runAfter, ids[1], ids[0])
+	b.exec(runAfter, ids[2], ids[1])
+	b.exec(`TRUNCATE connectors`)
+	for _, table := range []string{"run_after", "upstream_ends", "upstream_uses", "followers"} {
+		if n := one[int](b, `SELECT count(*) FROM `+table); n != 0 {
+			t.Errorf("%d rows of %s are left", n, table)
+		}
+	}
+}
+
 func TestACycleAmongThousandsOfRowsIsFoundInOnePass(t *testing.T) {
 	b := newBase(t)
 	b.exec(`INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, 30000)`)

@@ -399,7 +399,7 @@ CREATE TABLE key_waiters (
     connector_id integer PRIMARY KEY,
     key          text NOT NULL,
     user_id      integer NOT NULL,   -- 0 = the system
-    due_at       timestamptz NOT NULL,
+    due_at       timestamptz NOT NULL,   -- of one that runs after others not before these had come so far
     since        timestamptz NOT NULL DEFAULT now()   -- not behind the moment at which its claim decided: see lock_stale
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 -- waiting_keys, lock_waiting: the keys that are waited for, the owners who wait for one, and the longest due of each.
@@ -427,7 +427,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         IF NEW.waits_for_key IS NOT NULL THEN
             INSERT INTO key_waiters (connector_id, key, user_id, due_at)
-            VALUES (NEW.id, NEW.waits_for_key, coalesce(NEW.user_id, 0), least(NEW.next_sync_at, NEW.parameters_due_at))
+            VALUES (NEW.id, NEW.waits_for_key, coalesce(NEW.user_id, 0), greatest(least(NEW.next_sync_at, NEW.parameters_due_at), NEW.upstreams_met_at))
             ON CONFLICT (connector_id) DO UPDATE SET key = EXCLUDED.key, user_id = EXCLUDED.user_id, due_at = EXCLUDED.due_at, since = EXCLUDED.since;
         ELSIF NEW.due_at <= clock_timestamp() AND current_setting('echomind.releasing', true) IS DISTINCT FROM 'on' THEN
             PERFORM pg_notify('connectors_due', NEW.type);

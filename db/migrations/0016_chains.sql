@@ -524,7 +524,13 @@ CREATE TRIGGER run_after_system_removed AFTER DELETE ON run_after REFERENCING OL
 CREATE FUNCTION connectors_leave_chain() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
 BEGIN
-    IF TG_OP = 'DELETE' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM run_after;
+        DELETE FROM upstream_uses;
+        DELETE FROM followers;
+        DELETE FROM upstream_ends;
+        RETURN NULL;
+    ELSIF TG_OP = 'DELETE' THEN
         DELETE FROM run_after a WHERE a.connector_id = OLD.id;
         DELETE FROM upstream_uses u WHERE u.connector_id = OLD.id;
         DELETE FROM followers f WHERE f.connector_id = OLD.id;
@@ -537,6 +543,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_leave_chain AFTER DELETE ON connectors FOR EACH ROW WHEN (OLD.follows OR OLD.followed) EXECUTE FUNCTION connectors_leave_chain();
+CREATE TRIGGER connectors_chain_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_leave_chain();
 -- By its name it comes before connectors_follower_moved, which writes followers.
 CREATE TRIGGER connectors_chain_given AFTER UPDATE OF user_id, scope, scope_id ON connectors FOR EACH ROW
     WHEN ((NEW.follows OR NEW.followed) AND (NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.user_id, OLD.scope, OLD.scope_id))
@@ -559,6 +566,7 @@ GRANT SELECT ON upstream_ends, upstream_uses, followers, run_after_ends TO echom
 
 -- +goose Down
 DROP TRIGGER connectors_chain_given ON connectors;
+DROP TRIGGER connectors_chain_none ON connectors;
 DROP TRIGGER connectors_leave_chain ON connectors;
 DROP TRIGGER connectors_follower_moved ON connectors;
 DROP TRIGGER run_after_audit ON run_after;

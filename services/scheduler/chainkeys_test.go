@@ -299,6 +299,7 @@ func TestATimeoutOfAnUpstreamIsNoTimeoutOfAKey(t *testing.T) {
 	s.at(utc("2026-02-02 13:10"))
 	s.runs(a)
 	s.followed(scheduler)
+	want(s.stage, "13:10", `SELECT to_char(due_at AT TIME ZONE 'UTC', 'HH24:MI') FROM key_waiters WHERE connector_id = $1`, id) // it has waited for the key since then
 	s.at(utc("2026-02-02 17:00"))
 	s.followed(scheduler)
 	s.isLedger(id)
