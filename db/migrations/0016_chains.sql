@@ -391,8 +391,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A cycle that goes through one of these connectors, as it is said: "1 after 3 after 2 after 1"; null where there is none. It takes as long as what comes after
--- them is large.
+-- A cycle that goes through one of these connectors, as it is said: "1 after 3 after 2 after 1"; null where there is none. It reads what comes after
+-- them, each row once.
 -- +goose StatementBegin
 CREATE FUNCTION moves.cycle_of(ids integer[]) RETURNS text
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

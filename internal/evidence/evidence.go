@@ -149,16 +149,16 @@ const (
 	// WaitsForUpstream is of a connector that runs after others, one of which has not come so far.
 	WaitsForUpstream Cause = "waits_for_upstream"
 	// WaitsForKey is of a connector that is due, and of which a concurrency key is full.
-	WaitsForKey      Cause = "waits_for_key"
-	CapFull          Cause = "cap_full"
-	OwnerFull        Cause = "owner_full"
-	DueNow           Cause = "due_now"
-	WaitsForSlot     Cause = "waits_for_slot"
-	ManualOnly       Cause = "manual_only"
-	OnceOnly         Cause = "once_only"
-	BeingPlanned     Cause = "being_planned"
-	CannotBePlanned  Cause = "cannot_be_planned"
-	BackingOff       Cause = "backing_off"
+	WaitsForKey     Cause = "waits_for_key"
+	CapFull         Cause = "cap_full"
+	OwnerFull       Cause = "owner_full"
+	DueNow          Cause = "due_now"
+	WaitsForSlot    Cause = "waits_for_slot"
+	ManualOnly      Cause = "manual_only"
+	OnceOnly        Cause = "once_only"
+	BeingPlanned    Cause = "being_planned"
+	CannotBePlanned Cause = "cannot_be_planned"
+	BackingOff      Cause = "backing_off"
 	// ToldToWait is of a source that asked for it, whether a run waits or the next one is put off.
 	ToldToWait Cause = "told_to_wait"
 	// WaitsForLock is of a run that waits for a lock of a scarce thing, which another run has.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,6 +59,9 @@ func TestEverybodyWritesChainsAtOnce(t *testing.T) {
 	wait.Wait()
 	for what, n := range problems {
 		t.Log(n, what)
+		if strings.Contains(what, "deadlock") {
+			t.Error(what)
+		}
 	}
 	// At rest.
 	scheduler := s.scheduler()
