@@ -147,7 +147,8 @@ SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope:
     c.type::text AS type, c.condition, c.condition_met_at, c.follows::boolean AS follows, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
     false AS asked,
     (CASE WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
-    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
+    (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now,
+    false AS has_keys
 FROM moves.lock_followers($2::integer[], $1::timestamptz) c
 `
 
@@ -194,6 +195,7 @@ type LockFollowersRow struct {
 	Asked              bool
 	Wanted             string
 	Now                time.Time
+	HasKeys            bool
 }
 
 // Within the transaction that writes down what becomes of them. The columns are those of LockDue: both are decided about alike. Of one without a schedule the
@@ -245,6 +247,7 @@ func (q *Queries) LockFollowers(ctx context.Context, arg LockFollowersParams) ([
 			&i.Asked,
 			&i.Wanted,
 			&i.Now,
+			&i.HasKeys,
 		); err != nil {
 			return nil, err
 		}
