@@ -173,9 +173,7 @@ BEGIN
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
-    IF jsonb_path_exists(claims, '$[*].follows') THEN
-        PERFORM moves.see_ends(ARRAY(SELECT k.id FROM jsonb_to_recordset(claims) k(id integer, asked boolean, follows boolean) WHERE k.follows AND k.asked IS NOT TRUE));
-    END IF;
+    PERFORM moves.see_ends(claims) WHERE jsonb_path_exists(claims, '$[*].follows');
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at, has_keys)
     SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), c.due_reason,
         CASE WHEN c.due_reason = 'schedule'

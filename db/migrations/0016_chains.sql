@@ -30,13 +30,15 @@ END $$;
 -- +goose StatementEnd
 
 -- What connectors that are claimed will have used once their sync is over: the last ends of all that they run after, where they were let go, whatever their rows say since, or each has one that is not used. A sync
--- that goes on keeps what it was let go for.
+-- that goes on keeps what it was let go for. claims: see claim; those for a run with parameters see nothing.
 -- +goose StatementBegin
-CREATE FUNCTION moves.see_ends(ids integer[]) RETURNS void
+CREATE FUNCTION moves.see_ends(claims jsonb) RETURNS void
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    ids integer[] := ARRAY(SELECT c.id FROM jsonb_to_recordset(claims) k(id integer, asked boolean, follows boolean),
+        LATERAL (SELECT l.id, l.over_at, l.claimed_at FROM connectors l WHERE l.id = k.id OFFSET 0) c
+        WHERE k.follows AND k.asked IS NOT TRUE AND (c.over_at IS NOT NULL OR c.claimed_at IS NULL));
 BEGIN
-    ids := ARRAY(SELECT c.id FROM unnest(ids) k(id), LATERAL (SELECT l.id, l.over_at, l.claimed_at FROM connectors l WHERE l.id = k.id OFFSET 0) c
-        WHERE c.over_at IS NOT NULL OR c.claimed_at IS NULL);
     INSERT INTO upstream_uses AS u (connector_id, upstream_id, seen)
     SELECT s.connector_id, s.upstream_id, s.now_seen FROM (
         SELECT e.connector_id, e.upstream_id, e.seen, CASE WHEN c.let_go OR bool_and(e.counted_no > e.used) OVER (PARTITION BY e.connector_id) THEN e.no END AS now_seen
@@ -334,7 +336,7 @@ CREATE TRIGGER run_after_replace BEFORE INSERT ON run_after FOR EACH ROW EXECUTE
 -- once, until nothing is left, or cycles and what comes after them. It begins with the lowest of these, and names itself twice.
 -- +goose StatementBegin
 CREATE FUNCTION moves.cycle_among(befores integer[], afters integer[]) RETURNS integer[]
-    LANGUAGE plpgsql IMMUTABLE SET enable_nestloop = off AS $$
+    LANGUAGE plpgsql IMMUTABLE SET enable_nestloop = off SET enable_hashjoin = on SET enable_mergejoin = on AS $$
 DECLARE
     names   integer[] := ARRAY(SELECT u.id FROM unnest(befores || afters) u(id) GROUP BY u.id ORDER BY u.id);
     begins  integer[];   -- where the edges of each begin, by its place in names; one more for the end
@@ -552,7 +554,7 @@ CREATE TRIGGER connectors_chain_given AFTER UPDATE OF user_id, scope, scope_id O
 CREATE TRIGGER run_after_audit AFTER INSERT OR UPDATE OR DELETE ON run_after
     FOR EACH ROW EXECUTE FUNCTION audit_row('run_after', '{connector_id,upstream_id}', '{}');
 
-REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(integer[]), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
+REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(jsonb), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
     moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
     moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]), moves.cycle_among(integer[], integer[]),
@@ -600,5 +602,5 @@ DROP FUNCTION moves.hand_on_all(integer[], bigint[], integer);
 DROP FUNCTION moves.hand_on(integer, integer, integer);
 DROP FUNCTION moves.may_follow(connectors, connectors);
 DROP FUNCTION moves.use_ends(integer[]);
-DROP FUNCTION moves.see_ends(integer[]);
+DROP FUNCTION moves.see_ends(jsonb);
 DROP FUNCTION moves.note_ends(integer[], text);

@@ -277,8 +277,9 @@ func TestASlotWhoseDeadlinePassesWhileItsKeyIsFullLeavesItsEndToTheNextSlot(t *t
 	s.runs(a)
 	s.followed(scheduler)
 	want(s.stage, "k", waitOf, id)
+	s.exec(`UPDATE key_waiters SET since = clock_timestamp()`) // its default is no clock of the test's
 	s.at(utc("2026-02-02 13:40"))
-	s.do(scheduler.Tick(t.Context()))
+	s.do(s.scheduler().Tick(t.Context()))
 	s.isLedger(id, "missed: too late 02 13:00-02 13:00 x1")
 	want(s.stage, "none", waitOf, id)
 	s.do(s.moves.Disable(t.Context(), holder))
