@@ -3,6 +3,10 @@
 SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes FROM run_after a
 WHERE a.connector_id = ANY (@ids::integer[]) ORDER BY a.connector_id, a.upstream_id;
 
+-- name: TakeTurnAtChains :exec
+-- Who locks a connector first, and then takes this turn, would wait in a circle with who adds a row that names the connector.
+SELECT pg_advisory_xact_lock(hashtext('echomind.run_after'));
+
 -- name: RemoveUpstreams :exec
 DELETE FROM run_after WHERE connector_id = @connector_id AND upstream_id <> ALL (@upstreams::integer[]);
 

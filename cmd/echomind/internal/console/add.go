@@ -56,7 +56,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 			if p.Scope == systemScope {
 				return f.addSystemJob(c, flags, pool, p, out)
 			}
-			added, err := f.insert(c.Context(), pool, p, func(ctx context.Context, q *dbgen.Queries, id int32) error { return flags.chain.write(ctx, c, q, id) })
+			added, err := f.insert(c.Context(), pool, p, flags.chain.within(c).after)
 			if err != nil {
 				return err
 			}

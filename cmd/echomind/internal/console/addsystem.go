@@ -18,8 +18,8 @@ const systemScope = "system"
 // addSystemJob adds the one job of a type of the system, or changes what is given of it where it is there, and says which.
 func (f *finder) addSystemJob(c *cobra.Command, flags *connectorFlags, pool *pgxpool.Pool, p dbgen.AddConnectorParams, out *output) error {
 	said := "system job %d is added\n"
-	chain := func(ctx context.Context, q *dbgen.Queries, id int32) error { return flags.chain.write(ctx, c, q, id) }
-	job, err := f.insert(c.Context(), pool, p, chain)
+	chain := flags.chain.within(c)
+	job, err := f.insert(c.Context(), pool, p, chain.after)
 	if postgres.Constraint(err) == "connectors_one_system_job" {
 		said = "system job %d was there, and is changed\n"
 		var id int32

@@ -75,6 +75,19 @@ func (f *chainFlags) checkNew(c *cobra.Command) error {
 	return nil
 }
 
+// within is what a change of a connector does besides, in its transaction.
+func (f *chainFlags) within(c *cobra.Command) within {
+	return within{
+		before: func(ctx context.Context, q *dbgen.Queries) error {
+			if !f.given(c) {
+				return nil
+			}
+			return q.TakeTurnAtChains(ctx)
+		},
+		after: func(ctx context.Context, q *dbgen.Queries, id int32) error { return f.write(ctx, c, q, id) },
+	}
+}
+
 // write changes what was given of whom a connector runs after; those that stay keep what they have been used for.
 func (f *chainFlags) write(ctx context.Context, c *cobra.Command, q *dbgen.Queries, id int32) error {
 	if !f.given(c) {

@@ -101,3 +101,13 @@ func (q *Queries) RunAfterOf(ctx context.Context, ids []int32) ([]RunAfter, erro
 	}
 	return items, nil
 }
+
+const takeTurnAtChains = `-- name: TakeTurnAtChains :exec
+SELECT pg_advisory_xact_lock(hashtext('echomind.run_after'))
+`
+
+// Who locks a connector first, and then takes this turn, would wait in a circle with who adds a row that names the connector.
+func (q *Queries) TakeTurnAtChains(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, takeTurnAtChains)
+	return err
+}
