@@ -50,7 +50,7 @@ func TestEverybodyWritesChainsAtOnce(t *testing.T) {
 	each("pick up", `SELECT moves.pick_up(connector_id, id, gen_random_uuid(), NULL, NULL) FROM (SELECT * FROM open_runs WHERE try_id IS NULL ORDER BY random() LIMIT 1) r`)
 	each("finish", `SELECT CASE WHEN random() < 0.8 THEN moves.finish(id, try_id) ELSE moves.fail(id, try_id, 'permanent', 'x') END FROM (SELECT * FROM open_runs WHERE try_id IS NOT NULL ORDER BY random() LIMIT 1) r`)
 	each("bulk", `UPDATE connectors SET name = left(name || 'x', 10) WHERE id IN (SELECT id FROM connectors WHERE id > 20 ORDER BY id FOR UPDATE)`)
-	each("mend", `UPDATE connectors SET config = jsonb_build_object('url', gen_random_uuid()) WHERE id = 1 + (random() * 59)::int AND status = 'ERROR'`)
+	each("mend", `UPDATE connectors SET config = jsonb_build_object('url', gen_random_uuid()) WHERE id = (SELECT 1 + (random() * 59)::int) AND status = 'ERROR'`) // one: several would be locked in no order
 	each("write", `INSERT INTO run_after (connector_id, upstream_id) SELECT 21 + (random() * 39)::int, 1 + (random() * 19)::int ON CONFLICT DO NOTHING`)
 	each("remove", `DELETE FROM run_after WHERE (connector_id, upstream_id) = (SELECT connector_id, upstream_id FROM run_after ORDER BY random() LIMIT 1)`)
 	each("change", `UPDATE run_after SET timeout_minutes = 500 WHERE (connector_id, upstream_id) = (SELECT connector_id, upstream_id FROM run_after ORDER BY random() LIMIT 1)`)
