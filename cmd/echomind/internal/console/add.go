@@ -56,7 +56,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 			if p.Scope == systemScope {
 				return f.addSystemJob(c, flags, pool, p, out)
 			}
-			added, err := f.insert(c.Context(), pool, p, flags.chain.within(c).after)
+			added, err := f.insert(c.Context(), pool, p, flags.chain.within().after)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (f *connectorFlags) checkNew(c *cobra.Command) error {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
 	}
-	if err := errors.Join(f.policies.checkNew(c), f.chain.checkNew(c)); err != nil {
+	if err := errors.Join(f.policies.checkNew(c), f.chain.checkNew()); err != nil {
 		return err
 	}
 	return f.checkSchedule(c, 0)

@@ -18,7 +18,7 @@ const systemScope = "system"
 // addSystemJob adds the one job of a type of the system, or changes what is given of it where it is there, and says which.
 func (f *finder) addSystemJob(c *cobra.Command, flags *connectorFlags, pool *pgxpool.Pool, p dbgen.AddConnectorParams, out *output) error {
 	said := "system job %d is added\n"
-	chain := flags.chain.within(c)
+	chain := flags.chain.within()
 	job, err := f.insert(c.Context(), pool, p, chain.after)
 	if postgres.Constraint(err) == "connectors_one_system_job" {
 		said = "system job %d was there, and is changed\n"

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/postgres"
@@ -23,18 +24,21 @@ const mostUpstreams = 1000
 type chainFlags struct {
 	runAfter, accept string
 	maxAge, timeout  limit
+	// flags are those of the command; nil = it has none of these, and its own --timeout is another.
+	flags *pflag.FlagSet
 }
 
 func (f *chainFlags) add(c *cobra.Command) {
 	flags := c.Flags()
+	f.flags = flags
 	flags.StringVar(&f.runAfter, "run-after", none, "connectors, by their `IDS` and commas, that must each have ended anew before it runs; without --refresh and --cron it runs then, else at its own times; none = it waits for nobody")
 	flags.StringVar(&f.accept, "accept", "completed", "--run-after: which of their ends count: completed, or skipped, which is these and the skipped ones")
 	flags.Var(&f.maxAge, "max-age", "--run-after: how old the slot of such an end may be; none = of any age")
 	flags.Var(&f.timeout, "timeout", "--run-after: how long they are waited for, from the slot on, or from the first of them that has ended; none = for ever")
 }
 
-func (f *chainFlags) given(c *cobra.Command) bool {
-	return slices.ContainsFunc([]string{"run-after", "accept", "max-age", "timeout"}, c.Flags().Changed)
+func (f *chainFlags) given() bool {
+	return f.flags != nil && slices.ContainsFunc([]string{"run-after", "accept", "max-age", "timeout"}, f.flags.Changed)
 }
 
 // upstreams are the numbers that --run-after names.
@@ -66,9 +70,12 @@ func (f *chainFlags) check() error {
 }
 
 // checkNew refuses what would mean nothing of a connector that is not there yet.
-func (f *chainFlags) checkNew(c *cobra.Command) error {
+func (f *chainFlags) checkNew() error {
+	if !f.given() {
+		return nil
+	}
 	for _, of := range []string{"accept", "max-age", "timeout"} {
-		if c.Flags().Changed(of) && f.runAfter == none {
+		if f.flags.Changed(of) && f.runAfter == none {
 			return usagef("--%s: needs --run-after, which it is about", of)
 		}
 	}
@@ -76,24 +83,24 @@ func (f *chainFlags) checkNew(c *cobra.Command) error {
 }
 
 // within is what a change of a connector does besides, in its transaction.
-func (f *chainFlags) within(c *cobra.Command) within {
+func (f *chainFlags) within() within {
 	return within{
 		before: func(ctx context.Context, q *dbgen.Queries) error {
-			if !f.given(c) {
+			if !f.given() {
 				return nil
 			}
 			return q.TakeTurnAtChains(ctx)
 		},
-		after: func(ctx context.Context, q *dbgen.Queries, id int32) error { return f.write(ctx, c, q, id) },
+		after: func(ctx context.Context, q *dbgen.Queries, id int32) error { return f.write(ctx, q, id) },
 	}
 }
 
 // write changes what was given of whom a connector runs after; those that stay keep what they have been used for.
-func (f *chainFlags) write(ctx context.Context, c *cobra.Command, q *dbgen.Queries, id int32) error {
-	if !f.given(c) {
+func (f *chainFlags) write(ctx context.Context, q *dbgen.Queries, id int32) error {
+	if !f.given() {
 		return nil
 	}
-	given := c.Flags().Changed
+	given := f.flags.Changed
 	if given("run-after") {
 		ids, err := f.upstreams()
 		if err != nil {

@@ -56,7 +56,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 					}
 				}
 				return f.seal(id, p)
-			}, flags.chain.within(c))
+			}, flags.chain.within())
 			if err != nil {
 				return err
 			}
