@@ -41,6 +41,12 @@ var nonsense = map[string]struct{ before, sql string }{
 	"imported_connectors_variant_length": {"", imported + `'crontab', 'here', 'a', repeat('x', 601))`},
 	"imported_connectors_known_once":     {imported + `'crontab', 'here', 'a', '')`, strings.Replace(imported, "(1,", "(2,", 1) + `'crontab', 'here', 'a', '')`},
 
+	"run_after_accepts_known":  {"", `INSERT INTO run_after (connector_id, upstream_id, accepts) VALUES (1, 2, 'odd')`},
+	"run_after_max_age_range":  {"", `INSERT INTO run_after (connector_id, upstream_id, max_age_minutes) VALUES (1, 2, 0)`},
+	"run_after_timeout_range":  {"", `INSERT INTO run_after (connector_id, upstream_id, timeout_minutes) VALUES (1, 2, 525601)`},
+	"run_after_not_itself":     {"", `INSERT INTO run_after (connector_id, upstream_id) VALUES (1, 1)`},
+	"upstream_ends_lost_known": {"", `INSERT INTO upstream_ends (connector_id, lost) VALUES (1, 'away')`},
+
 	"waiting_types_name_fkey":    {"", `INSERT INTO waiting_types VALUES ('ftp', true)`},
 	"refresh_defaults_range":     {"", `UPDATE refresh_defaults SET minutes = -1`},
 	"refresh_defaults_type_fkey": {"", `INSERT INTO refresh_defaults VALUES ('ftp', 1)`},

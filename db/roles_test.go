@@ -29,6 +29,7 @@ var someColumns = map[string]string{
 	"console i connectors": "id name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
 		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at created_by updated_by status",
+	"console u run_after": "accepts max_age_minutes timeout_minutes",
 	"console u connectors": "name type user_id scope scope_id config refresh_freq_minutes schedule_cron run_at_once time_zone dst_gap dst_overlap spread_percent " +
 		"deadline_minutes overlap once_per catch_up catch_up_most catch_up_minutes fresh_within_minutes calendar calendar_use condition concurrency_keys max_retries " +
 		"deletion_guard trigger_requested_at updated_at updated_by",
@@ -237,7 +238,7 @@ func (b *base) cell(role, table string, columns []string) string {
 		}
 		var may, writable []string
 		for _, column := range columns {
-			if (column == "at_fault" || column == "asks_condition" || column == "due_at") && right.letter != "r" {
+			if (column == "at_fault" || column == "asks_condition" || column == "asks_upstreams" || column == "due_at") && right.letter != "r" {
 				continue // generated
 			}
 			writable = append(writable, column)

@@ -110,7 +110,7 @@ CREATE TABLE connectors (
     -- Why it is due at next_sync_at; null in flight, where the run says it.
     due_reason           text
         CONSTRAINT connectors_due_reason_known CHECK (due_reason IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'lost', 'upstream')),
     slot_at              timestamptz,
     -- Every slot up to here has its row in the ledger.
     slots_through        timestamptz,
@@ -153,13 +153,25 @@ CREATE TABLE connectors (
     waits_for_key        text,
     -- When its condition was met for what it is due for; null = it was not asked yet, or there is none.
     condition_met_at     timestamptz,
-    -- Whether its condition is to be asked before it is claimed. Tries of a run that failed, and what was asked for by hand, ask nothing.
+    -- Whether it runs after others, and whether others run after it: see run_after. The latter may stay true for a while where it is not any more.
+    follows              boolean NOT NULL DEFAULT false,
+    followed             boolean NOT NULL DEFAULT false,
+    -- When those that it runs after had come so far as it wants for what it is due for; null = not yet, or it runs after none.
+    upstreams_met_at     timestamptz,
+    -- Whether it waits for them before it is claimed. What asks no condition waits for none, nor does a sync that goes on.
+    asks_upstreams       boolean NOT NULL GENERATED ALWAYS AS (follows AND upstreams_met_at IS NULL AND trigger_requested_at IS NULL AND coalesce(
+        due_reason IN ('new', 'schedule') OR (due_reason = 'changed' AND (over_at IS NOT NULL OR claimed_at IS NULL)), false)) STORED,
+    -- Whether its condition is to be asked before it is claimed, and it waits for no other. Tries of a run that failed, and what was asked for by hand, ask nothing.
     asks_condition       boolean NOT NULL GENERATED ALWAYS AS (condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
-        AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false)) STORED,
-    -- When it is to be claimed: for what it is due for, unless its condition is to be asked first, or for a run with parameters.
+        AND coalesce(due_reason IN ('new', 'schedule', 'changed', 'upstream'), false)
+        AND NOT (follows AND upstreams_met_at IS NULL AND coalesce(
+            due_reason IN ('new', 'schedule') OR (due_reason = 'changed' AND (over_at IS NOT NULL OR claimed_at IS NULL)), false))) STORED,
+    -- When it is to be claimed: for what it is due for, unless it waits for others, or its condition is to be asked first; or for a run with parameters.
     due_at               timestamptz GENERATED ALWAYS AS (CASE WHEN run_id IS NOT NULL OR waits_for_key IS NOT NULL THEN NULL
-        WHEN condition IS NOT NULL AND condition_met_at IS NULL AND trigger_requested_at IS NULL
-            AND coalesce(due_reason IN ('new', 'schedule', 'changed'), false) THEN parameters_due_at
+        WHEN trigger_requested_at IS NULL AND coalesce(
+            (condition IS NOT NULL AND condition_met_at IS NULL AND due_reason IN ('new', 'schedule', 'changed', 'upstream'))
+            OR (follows AND upstreams_met_at IS NULL AND (due_reason IN ('new', 'schedule')
+                OR (due_reason = 'changed' AND (over_at IS NOT NULL OR claimed_at IS NULL)))), false) THEN parameters_due_at
         ELSE least(next_sync_at, parameters_due_at) END) STORED,
     -- For the metrics' index, so that a move between other states does not touch it.
     at_fault             boolean GENERATED ALWAYS AS (status IN ('ERROR', 'DISABLED')) STORED,
@@ -387,7 +399,7 @@ CREATE TABLE key_waiters (
     connector_id integer PRIMARY KEY,
     key          text NOT NULL,
     user_id      integer NOT NULL,   -- 0 = the system
-    due_at       timestamptz NOT NULL,
+    due_at       timestamptz NOT NULL,   -- of one that runs after others not before these had come so far
     since        timestamptz NOT NULL DEFAULT now()   -- not behind the moment at which its claim decided: see lock_stale
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 -- waiting_keys, lock_waiting: the keys that are waited for, the owners who wait for one, and the longest due of each.
@@ -415,7 +427,7 @@ BEGIN
     IF TG_OP <> 'DELETE' THEN
         IF NEW.waits_for_key IS NOT NULL THEN
             INSERT INTO key_waiters (connector_id, key, user_id, due_at)
-            VALUES (NEW.id, NEW.waits_for_key, coalesce(NEW.user_id, 0), least(NEW.next_sync_at, NEW.parameters_due_at))
+            VALUES (NEW.id, NEW.waits_for_key, coalesce(NEW.user_id, 0), greatest(least(NEW.next_sync_at, NEW.parameters_due_at), NEW.upstreams_met_at))
             ON CONFLICT (connector_id) DO UPDATE SET key = EXCLUDED.key, user_id = EXCLUDED.user_id, due_at = EXCLUDED.due_at, since = EXCLUDED.since;
         ELSIF NEW.due_at <= clock_timestamp() AND current_setting('echomind.releasing', true) IS DISTINCT FROM 'on' THEN
             PERFORM pg_notify('connectors_due', NEW.type);
@@ -431,6 +443,66 @@ CREATE TRIGGER connectors_waits_changed AFTER UPDATE ON connectors
 CREATE TRIGGER connectors_waits_gone AFTER DELETE ON connectors
     FOR EACH ROW WHEN (OLD.waits_for_key IS NOT NULL) EXECUTE FUNCTION connectors_note_waiter();
 CREATE TRIGGER connectors_waits_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_waiter();
+
+-- Whom a connector runs after: docs/chains.md. Users write it, moves only read it, so that no move waits for a user here. No foreign keys, which every
+-- move would look at.
+CREATE TABLE run_after (
+    connector_id    integer NOT NULL,
+    upstream_id     integer NOT NULL,
+    -- Which runs of the upstream count: those that have completed, or the skipped ones too.
+    accepts         text NOT NULL DEFAULT 'completed'
+        CONSTRAINT run_after_accepts_known CHECK (accepts IN ('completed', 'skipped')),
+    -- How old the slot of such a run may be; null = of any age.
+    max_age_minutes integer
+        CONSTRAINT run_after_max_age_range CHECK (max_age_minutes BETWEEN 1 AND 525600),
+    -- How long it is waited for; null = for ever.
+    timeout_minutes integer
+        CONSTRAINT run_after_timeout_range CHECK (timeout_minutes BETWEEN 1 AND 525600),
+    PRIMARY KEY (connector_id, upstream_id),
+    CONSTRAINT run_after_not_itself CHECK (connector_id <> upstream_id)
+);
+-- hand_on: who runs after a connector.
+CREATE INDEX run_after_upstream ON run_after (upstream_id, connector_id);
+
+-- How far those have come whom others run after: what ends a run writes it. Its lock is the connector's.
+CREATE TABLE upstream_ends (
+    connector_id  integer PRIMARY KEY,
+    -- Counts its runs that completed or were skipped; when the last of them ended, and the latest slot of them, or the moment of the claim of one without.
+    no            bigint NOT NULL DEFAULT 0,
+    ended_at      timestamptz,
+    ended_for     timestamptz,
+    -- The number of the last one that completed, and the same of those.
+    completed_no  bigint NOT NULL DEFAULT 0,
+    completed_at  timestamptz,
+    completed_for timestamptz,
+    -- When those who run after it are to be told of it; null = they have been.
+    tell_at       timestamptz,
+    -- Whether they may still run after it is to be looked at: it was deleted, or given to somebody else.
+    lost          text
+        CONSTRAINT upstream_ends_lost_known CHECK (lost IN ('gone', 'given'))
+) WITH (fillfactor = 60);
+-- UpstreamsToTell: who has something to tell.
+CREATE INDEX upstream_ends_tell ON upstream_ends (tell_at) WHERE tell_at IS NOT NULL;
+
+-- Up to which number of an upstream a connector has used its ends, and what it uses once the sync is over that it was let go for. Its lock is
+-- the connector's.
+CREATE TABLE upstream_uses (
+    connector_id integer NOT NULL,
+    upstream_id  integer NOT NULL,
+    used         bigint NOT NULL DEFAULT 0,
+    seen         bigint,
+    PRIMARY KEY (connector_id, upstream_id)
+) WITH (fillfactor = 60);
+
+-- When a connector that runs after others is to be looked at; null = when it is told, or stands elsewhere.
+CREATE TABLE followers (
+    connector_id integer PRIMARY KEY,
+    look_at      timestamptz,
+    -- Counts how often it was told: a look that was told meanwhile is repeated.
+    told         bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 60);
+-- FollowersToLookAt: whose time has come.
+CREATE INDEX followers_look ON followers (look_at, connector_id) WHERE look_at IS NOT NULL;
 
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
@@ -468,6 +540,10 @@ CREATE TABLE imported_connectors (
 -- +goose Down
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
+DROP TABLE followers;
+DROP TABLE upstream_uses;
+DROP TABLE upstream_ends;
+DROP TABLE run_after;
 DROP TABLE connectors;
 DROP TABLE calendar_users;
 DROP TABLE connector_freshness;

@@ -11,7 +11,7 @@ CREATE TABLE open_runs (
     user_id              integer NOT NULL,
     trigger              text NOT NULL
         CONSTRAINT open_runs_trigger_known CHECK (trigger IN
-            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost')),
+            ('new', 'schedule', 'manual', 'retry', 'release', 'wait', 'changed', 'rescue', 'lost', 'upstream')),
     -- The due time this run answers.
     slot                 timestamptz
         CONSTRAINT open_runs_slot_scheduled CHECK (slot IS NULL OR trigger = 'schedule'),
@@ -328,6 +328,16 @@ SELECT id, connector_id, 'connector.sync.' || type, type, trigger, slot, slot_la
     progress_done, progress_total, progress_text, warnings, result
 FROM runs;
 
+-- How far those have come whom connectors run after, of the runs that count.
+CREATE VIEW run_after_ends AS
+SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes, coalesce(e.no, 0) AS no,
+    coalesce(CASE a.accepts WHEN 'skipped' THEN e.no ELSE e.completed_no END, 0) AS counted_no,
+    CASE a.accepts WHEN 'skipped' THEN e.ended_at ELSE e.completed_at END AS ended_at,
+    CASE a.accepts WHEN 'skipped' THEN e.ended_for ELSE e.completed_for END AS ended_for,
+    coalesce(u.used, 0) AS used, u.seen
+FROM run_after a LEFT JOIN upstream_ends e ON e.connector_id = a.upstream_id AND e.lost IS DISTINCT FROM 'gone'
+    LEFT JOIN upstream_uses u ON u.connector_id = a.connector_id AND u.upstream_id = a.upstream_id;
+
 -- What `echomind why` concludes from: where a connector stands, its open run, the lease of its worker, and what its type keeps
 -- waiting or at work. Nothing of its configuration. Ask for one connector: the others of its type are counted for each row.
 CREATE VIEW connector_evidence AS
@@ -335,6 +345,7 @@ SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
     c.time_zone, c.dst_gap, c.dst_overlap, c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes,
     c.fresh_within_minutes, c.synced_version, c.config_version, c.calendar, c.calendar_use,
+    c.follows, c.asks_upstreams, v.upstream_id, v.upstream_name, v.upstream_status, v.upstream_ended_at,
     c.condition, c.asks_condition, c.waits_for_key, kl.most AS key_most, kp.held AS key_held, ks.since AS key_held_since, ks.connector_id AS key_holder, c.condition_met_at, u.last_at AS unmet_at, u.count AS unmet_count,
     c.claimed_at, c.synced_for, c.needs_plan, c.planned_through, c.next_sync_at, c.due_reason, c.slot_at, c.trigger_requested_at, c.parameters_due_at, c.last_sync_at, c.docs_analyzed, c.put_off_since,
     r.id AS run_id, r.trigger, r.due_at, r.started_at, r.dispatched_at, r.dispatches, r.picked_up_at, r.try_id, r.worker_id,
@@ -369,6 +380,12 @@ JOIN connector_types t ON t.name = c.type
 LEFT JOIN open_runs r ON r.id = c.run_id
 LEFT JOIN workers w ON w.id = r.worker_id
 LEFT JOIN unmet_slots u ON u.connector_id = c.id
+-- The first of those that it waits for.
+LEFT JOIN LATERAL (SELECT n.upstream_id, p.name AS upstream_name, p.status AS upstream_status, n.ended_at AS upstream_ended_at
+    FROM run_after_ends n JOIN connectors p ON p.id = n.upstream_id
+    WHERE c.follows AND c.run_id IS NULL AND (c.asks_upstreams OR c.next_sync_at IS NULL) AND n.connector_id = c.id AND NOT (n.counted_no > n.used
+        AND (n.max_age_minutes IS NULL OR coalesce(n.ended_for >= (SELECT clock_timestamp()) - make_interval(mins => n.max_age_minutes), false)))
+    ORDER BY n.upstream_id LIMIT 1) v ON true
 -- The lock that the run has waited for longest.
 LEFT JOIN LATERAL (SELECT a.key, a.since FROM lock_waiters a WHERE a.run_id = r.id AND r.has_locks
     AND a.expires_at > (SELECT clock_timestamp()) ORDER BY a.no LIMIT 1) q ON true
@@ -382,6 +399,7 @@ LEFT JOIN LATERAL (SELECT p.since, p.connector_id FROM (SELECT o.since, o.connec
 
 -- +goose Down
 DROP VIEW connector_evidence;
+DROP VIEW run_after_ends;
 DROP VIEW scheduler_runs;
 DROP TABLE unswept_runs;
 DROP TABLE unmet_slots;

@@ -50,6 +50,7 @@ BEGIN
     c.due_reason := NULL;
     c.slot_at := NULL;
     c.needs_plan := false;
+    c.upstreams_met_at := NULL;   -- that was for what it was due for
     IF c.trigger_requested_at IS NOT NULL THEN
         c.next_sync_at := moment;
         c.due_reason := 'manual';
@@ -127,7 +128,7 @@ CREATE FUNCTION moves.kept(c connectors) RETURNS jsonb
 BEGIN
     RETURN jsonb_build_object('status', c.status, 'status_message', c.status_message, 'failure_count', c.failure_count,
         'put_off_since', c.put_off_since, 'next_sync_at', c.next_sync_at, 'due_reason', c.due_reason, 'slot_at', c.slot_at,
-        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at);
+        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at, 'upstreams_met_at', c.upstreams_met_at);
 END $$;
 -- +goose StatementEnd
 
@@ -172,7 +173,7 @@ BEGIN
         synced_for = c.synced_for, run_id = c.run_id,
         failure_count = c.failure_count, docs_analyzed = c.docs_analyzed, trigger_requested_at = c.trigger_requested_at,
         deletions_allowed_at = c.deletions_allowed_at, next_parameters = c.next_parameters, parameters_due_at = c.parameters_due_at,
-        kept_plan = c.kept_plan, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at
+        kept_plan = c.kept_plan, put_off_since = c.put_off_since, condition_met_at = c.condition_met_at, upstreams_met_at = c.upstreams_met_at
     -- The rows are locked, so that they stay where they are. Whatever the planner believes of the table, it reads each by its key.
     FROM unnest(moved) c, LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = c.id OFFSET 0) at WHERE k.ctid = at.ctid;
 END $$;

@@ -24,6 +24,9 @@ BEGIN
     NEW.put_off_since := NULL;
     NEW.condition_met_at := NULL;
     NEW.waits_for_key := NULL;
+    NEW.follows := false;
+    NEW.followed := false;
+    NEW.upstreams_met_at := NULL;
     NEW.slots_through := NULL;
     NEW.claimed_at := NULL;
     NEW.over_at := NULL;
@@ -55,11 +58,11 @@ CREATE FUNCTION connectors_refuse_moves(old connectors, new connectors) RETURNS 
 BEGIN
     IF (new.status, new.status_message, new.config_version, new.added_version, new.synced_version, new.listed_version, new.state, new.listing, new.last_sync_at, new.next_sync_at,
             new.due_reason, new.slot_at, new.slots_through, new.planned_through, new.needs_plan, new.claimed_at, new.over_at, new.claimed_for, new.wanted, new.synced_for, new.run_id,
-            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.parameters_due_at, new.kept_plan, new.put_off_since, new.condition_met_at, new.waits_for_key)
+            new.failure_count, new.docs_analyzed, new.deletions_allowed_at, new.next_parameters, new.parameters_due_at, new.kept_plan, new.put_off_since, new.condition_met_at, new.waits_for_key, new.follows, new.followed, new.upstreams_met_at)
         IS DISTINCT FROM
        (old.status, old.status_message, old.config_version, old.added_version, old.synced_version, old.listed_version, old.state, old.listing, old.last_sync_at, old.next_sync_at,
             old.due_reason, old.slot_at, old.slots_through, old.planned_through, old.needs_plan, old.claimed_at, old.over_at, old.claimed_for, old.wanted, old.synced_for, old.run_id,
-            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.parameters_due_at, old.kept_plan, old.put_off_since, old.condition_met_at, old.waits_for_key) THEN
+            old.failure_count, old.docs_analyzed, old.deletions_allowed_at, old.next_parameters, old.parameters_due_at, old.kept_plan, old.put_off_since, old.condition_met_at, old.waits_for_key, old.follows, old.followed, old.upstreams_met_at) THEN
         RAISE EXCEPTION 'connector %: status, plan, run, state and counts are not written but moved', old.id
             USING ERRCODE = 'check_violation', CONSTRAINT = 'connectors_moved_only',
                 HINT = 'Call a function of schema moves: enable, disable, trigger_sync, pick_up, fail, release, ... See docs/contract.md.';
@@ -77,8 +80,8 @@ END $$;
 CREATE FUNCTION connector_resealed(old connectors, new connectors) RETURNS boolean
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' - 'waits_for_key'
-        = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'due_at' - 'waits_for_key'
+    RETURN to_jsonb(old) - 'config' - 'at_fault' - 'asks_condition' - 'asks_upstreams' - 'due_at' - 'waits_for_key'
+        = to_jsonb(new) - 'config' - 'at_fault' - 'asks_condition' - 'asks_upstreams' - 'due_at' - 'waits_for_key'
         AND regexp_replace(old.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g')
             = regexp_replace(new.config::text, '"enc:v1:[A-Za-z0-9_:-]*"', '"enc:v1"', 'g');
 END $$;
@@ -119,6 +122,7 @@ BEGIN
     END IF;
     IF changed OR recrond OR (NEW.condition, NEW.refresh_freq_minutes) IS DISTINCT FROM (OLD.condition, OLD.refresh_freq_minutes) THEN
         NEW.condition_met_at := NULL;   -- it was asked for something else
+        NEW.upstreams_met_at := NULL;
     END IF;
     IF changed THEN
         NEW.config_version := nextval('connector_config_versions');
@@ -167,6 +171,10 @@ BEGIN
         NEW := connectors_replanned(was, NEW, changed, triggered,
             recrond OR (NEW.refresh_freq_minutes, NEW.spread_percent) IS DISTINCT FROM (OLD.refresh_freq_minutes, OLD.spread_percent)
                 OR (NEW.run_at_once <> OLD.run_at_once AND NEW.schedule_cron IS NOT NULL AND NEW.claimed_at IS NULL));
+        IF changed AND NEW.follows AND NEW.status = 'ERROR' AND NEW.next_sync_at IS NULL AND NOT NEW.needs_plan THEN
+            NEW.status := 'ACTIVE';   -- it failed for good with what it was, and waits for the next end
+            NEW.status_message := NULL;
+        END IF;
         IF (NEW.next_sync_at, NEW.needs_plan, NEW.condition) IS DISTINCT FROM (OLD.next_sync_at, OLD.needs_plan, OLD.condition)
                 OR (triggered AND NEW.condition IS NOT NULL) THEN   -- what has asked its condition is due without
             PERFORM moves.wake(NEW, false);
@@ -342,6 +350,7 @@ BEGIN
     c.next_parameters := NULL;
     c.parameters_due_at := NULL;
     c.condition_met_at := NULL;
+    c.upstreams_met_at := NULL;
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, was_run IS NOT NULL);
     PERFORM moves.note_change('connectors.disable', c.id::text, NULL, jsonb_build_object('message', c.status_message), c);
@@ -440,6 +449,7 @@ BEGIN
     PERFORM moves.refuse_system(c);
     moment := clock_timestamp();
     c.due_reason := 'schedule';
+    c.upstreams_met_at := NULL;   -- what it was let go for is for the slot
     IF c.over_at IS NULL THEN
         c.over_at := moment;   -- also of one that was changed in flight
         c.claimed_for := NULL;

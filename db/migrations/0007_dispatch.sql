@@ -48,7 +48,7 @@ BEGIN
         EXIT WHEN NOT FOUND;
         IF c.parameters_due_at IS NULL THEN
             NULL;
-        ELSIF c.next_sync_at <= moment AND NOT c.asks_condition AND (c.over_at > c.parameters_due_at) IS NOT TRUE THEN
+        ELSIF c.next_sync_at <= moment AND NOT c.asks_condition AND NOT c.asks_upstreams AND (c.over_at > c.parameters_due_at) IS NOT TRUE THEN
             c.next_parameters := NULL;
         ELSE
             c.next_sync_at := c.parameters_due_at;
@@ -56,8 +56,10 @@ BEGIN
             c.slot_at := NULL;
             c.claimed_at := NULL;
             c.condition_met_at := NULL;
+            c.upstreams_met_at := NULL;
         END IF;
-        size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing);
+        size := moves.message_bytes(config_merged(c.config, c.next_parameters), c.state, c.listing)
+            + CASE WHEN c.follows THEN 40 * (SELECT count(*) FROM run_after a WHERE a.connector_id = c.id) ELSE 0 END;   -- 50,000 in a batch: see see_ends
         bytes := bytes + size;
         IF bytes > most_bytes AND bytes > size THEN
             -- The next claim begins with who has got none of this one; but behind all owners that were passed over, where those of
@@ -133,9 +135,9 @@ END $$;
 
 -- ACTIVE, ERROR -> PENDING for connectors that the transaction has locked: opens their runs, and writes the slots that have
 -- passed before them. A slot that has its verdict already is claimed without one, and a run that stands open all
--- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked, keys}], passed: see answer_slots;
--- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked; keys: the concurrency keys of which
--- it has a place, see key_room.
+-- the same is closed, so that no row ever stops the batch. claims: [{id, run_id, slot, passed, through, asked, follows, keys}], passed: see answer_slots;
+-- through: up to where slots of a cron schedule are answered; asked: for the run with parameters, see claim_asked; follows: it runs after others, see
+-- see_ends; keys: the concurrency keys of which it has a place, see key_room.
 -- Each row is read by its key alone, see put: a plan that knew they are due would read all that is due off an index.
 -- +goose StatementBegin
 CREATE FUNCTION moves.claim(claims jsonb, moment timestamptz) RETURNS integer
@@ -171,6 +173,7 @@ BEGIN
     IF passed THEN
         PERFORM moves.answer_slots(claims);
     END IF;
+    PERFORM moves.see_ends(claims) WHERE jsonb_path_exists(claims, '$[*].follows');
     INSERT INTO open_runs (id, connector_id, type, user_id, trigger, slot, due_at, started_at, config_version, dispatched_at, has_keys)
     SELECT k.run_id, c.id, c.type, coalesce(c.user_id, 0), c.due_reason,
         CASE WHEN c.due_reason = 'schedule'
@@ -179,14 +182,14 @@ BEGIN
     FROM unnest(ids, run_ids, slots, keyed) k(id, run_id, slot, keyed), LATERAL (SELECT * FROM connectors l WHERE l.id = k.id OFFSET 0) c
     WHERE c.status IN ('ACTIVE', 'ERROR') AND c.next_sync_at IS NOT NULL;
     UPDATE connectors c
-    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, condition_met_at = NULL,
+    SET status = 'PENDING', run_id = k.run_id, next_sync_at = NULL, due_reason = NULL, slot_at = NULL, needs_plan = false, condition_met_at = NULL, upstreams_met_at = NULL,
         status_message = CASE WHEN c.due_reason = 'wait' THEN NULL ELSE c.status_message END,
         slots_through = CASE WHEN c.due_reason = 'schedule' THEN greatest(c.slots_through, k.slot, k.through)
             ELSE greatest(c.slots_through, k.through) END,
         planned_through = coalesce(k.through, CASE WHEN c.due_reason = 'schedule' AND c.schedule_cron IS NOT NULL THEN k.slot END, c.planned_through),
         -- One that was not over goes on.
         claimed_at = CASE WHEN c.over_at IS NULL THEN coalesce(c.claimed_at, moment) ELSE moment END, over_at = NULL,
-        claimed_for = CASE WHEN c.over_at IS NOT NULL OR c.due_reason IN ('schedule', 'new', 'manual', 'changed') THEN coalesce(k.slot, moment)
+        claimed_for = CASE WHEN c.over_at IS NOT NULL OR c.due_reason IN ('schedule', 'new', 'manual', 'changed', 'upstream') THEN coalesce(k.slot, moment)
             ELSE coalesce(c.claimed_for, moment) END,
         wanted = (c.wanted AND c.over_at IS NULL) OR c.due_reason IN ('manual', 'changed') OR c.trigger_requested_at IS NOT NULL
             OR (c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version)
@@ -215,7 +218,7 @@ BEGIN
     WHERE c.due_at IS NOT NULL AND c.next_parameters IS NOT NULL;
     UPDATE connectors c
     SET status = 'PENDING', run_id = k.run_id, kept_plan = moves.kept(c), next_sync_at = NULL, due_reason = NULL, slot_at = NULL,
-        needs_plan = false, condition_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
+        needs_plan = false, condition_met_at = NULL, upstreams_met_at = NULL, next_parameters = NULL, parameters_due_at = NULL
     FROM unnest(ids, run_ids) k(id, run_id), LATERAL (SELECT l.ctid, l.due_at, l.next_parameters FROM connectors l WHERE l.id = k.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND at.due_at IS NOT NULL AND at.next_parameters IS NOT NULL;
     GET DIAGNOSTICS claimed = ROW_COUNT;
@@ -264,7 +267,8 @@ END $$;
 -- worked out, where no run answers the slot that was due, and where its claim is put off. Of an interval the next slot is worked out here,
 -- where none is named.
 -- unmet: its condition was asked, and has passed unmet_slot over, or what was due without a slot: why; the failures are forgotten, and a sync that was changed in flight is over.
--- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot}], passed: see answer_slots.
+-- plans: [{id, next_sync_at, due_reason, slot_at, planned_through, problem, passed, unmet, unmet_slot, missed}], passed: see answer_slots.
+-- missed: it has waited in vain for one that it runs after, with what was due without a slot: why.
 -- +goose StatementBegin
 CREATE FUNCTION moves.plan(plans jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s' AS $$
@@ -277,9 +281,17 @@ BEGIN
     END IF;
     IF jsonb_path_exists(plans, '$[*].unmet') THEN
         PERFORM moves.skip_unmet(plans);
+        PERFORM moves.use_ends(ARRAY(SELECT p.id FROM jsonb_to_recordset(plans) p(id integer, unmet text),
+            LATERAL (SELECT l.follows FROM connectors l WHERE l.id = p.id OFFSET 0) c WHERE p.unmet IS NOT NULL AND c.follows));
+    END IF;
+    IF jsonb_path_exists(plans, '$[*].missed') THEN
+        INSERT INTO runs (id, connector_id, type, trigger, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+        SELECT gen_random_uuid(), p.id, c.type, c.due_reason, 1, c.next_sync_at, moment, moment, 'missed', p.missed, c.config_version
+        FROM jsonb_to_recordset(plans) p(id integer, missed text), LATERAL (SELECT l.* FROM connectors l WHERE l.id = p.id OFFSET 0) c
+        WHERE p.missed IS NOT NULL;
     END IF;
     UPDATE connectors c
-    SET needs_plan = false, condition_met_at = NULL, status = CASE WHEN b.bad THEN 'DISABLED' WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
+    SET needs_plan = false, condition_met_at = NULL, upstreams_met_at = NULL, status = CASE WHEN b.bad THEN 'DISABLED' WHEN p.unmet IS NULL THEN c.status ELSE 'ACTIVE' END,
         failure_count = CASE WHEN p.unmet IS NULL THEN c.failure_count ELSE 0 END, next_sync_at = coalesce(p.next_sync_at, n.slot),
         -- What has failed and has no next slot is no failure for good.
         due_reason = CASE WHEN b.bad THEN NULL WHEN p.problem IS NOT NULL AND p.next_sync_at IS NULL AND c.status = 'ERROR' THEN 'schedule' ELSE coalesce(p.due_reason, n.reason) END,
@@ -298,7 +310,7 @@ BEGIN
         LEFT JOIN LATERAL (SELECT moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) AS slot, 'schedule' AS reason
             FROM connectors l WHERE l.id = p.id AND p.bad IS NOT TRUE AND l.schedule_cron IS NULL AND l.refresh_freq_minutes > 0 OFFSET 0) n ON true
         CROSS JOIN LATERAL (SELECT coalesce(p.bad, false) AS bad) b
-    WHERE c.id = p.id AND (NOT b.bad OR c.status IN ('ACTIVE', 'ERROR')) AND (c.needs_plan OR c.due_reason = 'schedule' OR (c.condition IS NOT NULL AND c.next_sync_at IS NOT NULL));
+    WHERE c.id = p.id AND (NOT b.bad OR c.status IN ('ACTIVE', 'ERROR')) AND (c.needs_plan OR c.due_reason = 'schedule' OR ((c.condition IS NOT NULL OR c.follows) AND c.next_sync_at IS NOT NULL));
     GET DIAGNOSTICS planned = ROW_COUNT;
     RETURN planned;
 END $$;
@@ -345,10 +357,10 @@ BEGIN
     FOR k IN SELECT * FROM calendar_changes ORDER BY random() LIMIT 20 FOR UPDATE SKIP LOCKED LOOP
         locked := ARRAY(SELECT c.id FROM calendar_users u, LATERAL (SELECT o.id FROM connectors o WHERE o.id = u.connector_id FOR UPDATE SKIP LOCKED) c
             WHERE u.calendar = k.name AND u.version < k.version LIMIT batch);
-        UPDATE connectors c SET needs_plan = p.needs_plan, condition_met_at = NULL, next_sync_at = p.next_sync_at, slot_at = p.slot_at
+        UPDATE connectors c SET needs_plan = p.needs_plan, condition_met_at = NULL, upstreams_met_at = NULL, next_sync_at = p.next_sync_at, slot_at = p.slot_at
         FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, r.* FROM connectors o, moves.replanned(o, moment) r WHERE o.id = l.id AND o.run_id IS NULL OFFSET 0) p
         WHERE c.ctid = p.ctid AND p.needs_plan IS NOT NULL;
-        UPDATE connectors c SET kept_plan = c.kept_plan || jsonb_build_object('needs_plan', p.needs_plan, 'condition_met_at', NULL,
+        UPDATE connectors c SET kept_plan = c.kept_plan || jsonb_build_object('needs_plan', p.needs_plan, 'condition_met_at', NULL, 'upstreams_met_at', NULL,
             'next_sync_at', p.next_sync_at, 'slot_at', p.slot_at)
         FROM unnest(locked) l(id), LATERAL (SELECT o.ctid, r.* FROM connectors o, moves.replanned(moves.resumed(o), moment) r
             WHERE o.id = l.id AND o.kept_plan IS NOT NULL OFFSET 0) p

@@ -450,7 +450,7 @@ BEGIN
         c.state := new_state;
         c.listing := NULL;
     END IF;
-    c := moves.settled(c);
+    c := moves.settled(c, 'completed');
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;

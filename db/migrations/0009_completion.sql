@@ -123,11 +123,11 @@ BEGIN
                 THEN moves.interval_slot(l.id, moment, l.refresh_freq_minutes, l.spread_percent) END AS slot
             FROM connectors l WHERE l.id = a.id OFFSET 0) s
         WHERE k.ctid = s.ctid
-        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due)
-        SELECT DISTINCT m.type, m.due FROM moved m
+        RETURNING k.type, k.needs_plan OR coalesce(least(k.next_sync_at, k.parameters_due_at) <= moment, false) AS due, CASE WHEN k.followed AND k.kept_plan IS NULL THEN k.id END AS followed)
+        SELECT m.type, m.due, array_remove(array_agg(m.followed), NULL) AS followed FROM moved m GROUP BY m.type, m.due
     LOOP
-        c.type := r.type;
-        c.needs_plan := r.due;
+        PERFORM moves.note_ends(r.followed, 'skipped') WHERE r.followed <> '{}';
+        SELECT r.type, r.due INTO c.type, c.needs_plan;
         PERFORM moves.wake(c, true);
     END LOOP;
 END $$;
@@ -135,7 +135,7 @@ END $$;
 
 -- Where a connector stands whose run has completed: ACTIVE, and planned; after a run with parameters, where it stood before.
 -- +goose StatementBegin
-CREATE FUNCTION moves.settled(c connectors) RETURNS connectors
+CREATE FUNCTION moves.settled(c connectors, verdict text) RETURNS connectors
     LANGUAGE plpgsql AS $$
 BEGIN
     IF c.kept_plan IS NOT NULL THEN
@@ -149,6 +149,9 @@ BEGIN
     c.last_sync_at := clock_timestamp();
     c.synced_version := c.config_version;
     c.over_at := c.last_sync_at;
+    IF c.followed THEN
+        PERFORM moves.note_ends(ARRAY[c.id], verdict);
+    END IF;
     c.synced_for := greatest(c.synced_for, c.claimed_for);   -- a period that has completed stays so, whatever is caught up
     RETURN moves.planned(c, c.last_sync_at);
 END $$;
@@ -192,7 +195,7 @@ BEGIN
         RAISE EXCEPTION 'end_job: run % has documents at semantic, which completes it', run USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM moves.end_runs(ARRAY[run], verdict, left(reason, 2000), own => true);
-    c := moves.settled(c);
+    c := moves.settled(c, verdict);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
     RETURN true;
@@ -386,7 +389,7 @@ BEGIN
     IF c.listing->'seen' IS NOT NULL THEN   -- it goes on in the next run, which may delete what this one might
         c.deletions_allowed_at := coalesce(c.deletions_allowed_at, r.deletions_allowed_at);
     END IF;
-    c := moves.settled(c);
+    c := moves.settled(c, verdict);
     PERFORM moves.put(ARRAY[c]);
     PERFORM moves.wake(c, true);
 END $$;
@@ -541,7 +544,7 @@ DROP FUNCTION moves.pass_checkpoint(connectors, open_runs, bigint);
 DROP FUNCTION moves.counted_through(open_runs, integer);
 DROP FUNCTION moves.end_job(uuid, uuid, jsonb, text);
 DROP FUNCTION moves.report(uuid, uuid, bigint, bigint, text, text[]);
-DROP FUNCTION moves.settled(connectors);
+DROP FUNCTION moves.settled(connectors, text);
 DROP FUNCTION moves.end_unsent(integer[], uuid[], jsonb[], text[], bigint[]);
 DROP FUNCTION moves.skip_all(jsonb);
 DROP FUNCTION moves.skip(uuid, uuid, jsonb, text, bigint);

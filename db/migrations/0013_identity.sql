@@ -378,7 +378,8 @@ DECLARE
     moved CONSTANT text[] := ARRAY['status', 'status_message', 'config_version', 'added_version', 'synced_version', 'listed_version', 'state', 'listing',
         'last_sync_at', 'next_sync_at', 'due_reason', 'slot_at', 'slots_through', 'planned_through', 'needs_plan', 'claimed_at', 'claimed_for', 'synced_for',
         'deletions_allowed_at', 'next_parameters', 'parameters_due_at', 'kept_plan', 'due_at', 'run_id', 'failure_count', 'docs_analyzed', 'put_off_since', 'at_fault', 'trigger_requested_at',
-        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'waits_for_key'];
+        'created_at', 'created_by', 'updated_at', 'updated_by', 'over_at', 'wanted', 'condition_met_at', 'asks_condition', 'waits_for_key', 'follows', 'followed', 'upstreams_met_at',
+        'asks_upstreams'];
     old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - moved END;
     new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - moved END;
 BEGIN
@@ -645,12 +646,20 @@ CREATE FUNCTION api.latest_runs(connectors integer[], most integer)
 $$;
 -- +goose StatementEnd
 
+-- Whom connectors that somebody sees run after, as far as they see these.
+CREATE VIEW api.run_after AS
+SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes FROM run_after a
+WHERE api.sees_connector(a.connector_id) AND api.sees_connector(a.upstream_id);
+
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for, or a place of a key, only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT
     e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.follows, e.asks_upstreams,
+    CASE WHEN api.sees_connector(e.upstream_id) THEN e.upstream_id END AS upstream_id, CASE WHEN api.sees_connector(e.upstream_id) THEN e.upstream_name END AS upstream_name,
+    CASE WHEN api.sees_connector(e.upstream_id) THEN e.upstream_status END AS upstream_status, CASE WHEN api.sees_connector(e.upstream_id) THEN e.upstream_ended_at END AS upstream_ended_at,
+    e.condition, e.asks_condition, e.waits_for_key, e.key_most, e.key_held, e.key_held_since,
     CASE WHEN api.sees_connector(e.key_holder) THEN e.key_holder END AS key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, NULL::uuid AS try_id, e.worker_id,

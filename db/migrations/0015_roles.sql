@@ -168,7 +168,7 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA api TO echomind_api;
 REVOKE ALL ON FUNCTION api.bound_tokens(integer), api.bound_sessions(integer) FROM echomind_api;
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
-GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.audit, api.tokens, api.evidence,
+GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.run_after, api.audit, api.tokens, api.evidence,
     api.documents, api.sources, api.chunks, api.search_index, api.locks, api.limits TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
@@ -186,7 +186,8 @@ GRANT SELECT (id, name, type, user_id, scope, scope_id, refresh_freq_minutes, sc
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, deletions_allowed_at, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version,
     added_version, synced_version, listed_version, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan,
-    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, waits_for_key, due_at, at_fault) ON connectors TO echomind_reader;
+    claimed_at, over_at, claimed_for, wanted, synced_for, failure_count, docs_analyzed, put_off_since, condition_met_at, parameters_due_at, asks_condition, waits_for_key, due_at, at_fault, follows, followed,
+    upstreams_met_at, asks_upstreams) ON connectors TO echomind_reader;
 GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at,
     dispatches, trigger_requested_at, deletions_allowed_at, picked_up_at, fetched_at, drain_seq, completed_at, status, reason, error_message, total,
     stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole,
@@ -194,7 +195,7 @@ GRANT SELECT (id, connector_id, job_name, type, trigger, slot, slot_last, missed
 GRANT SELECT ON connector_freshness, connector_types, lock_waiters, resource_locks, workers TO echomind_reader;
 -- Not the try: who knows it speaks for its run.
 GRANT SELECT (seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron,
-    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
+    time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, follows, asks_upstreams, upstream_id, upstream_name, upstream_status, upstream_ended_at, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for,
     needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, trigger, due_at, started_at,
     dispatched_at, dispatches, picked_up_at, lease_expires_at, fetched_at, total, stored, whole, cut, waits_until, wait_message, lock_key, lock_asked_at, lock_connector_id, lock_expires_at, progress_done, progress_total, kind, type_cap, due_before, in_flight,
     owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error,

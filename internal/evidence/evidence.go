@@ -146,6 +146,8 @@ const (
 	SchedulerIdle     Cause = "scheduler_idle"
 	// AsksCondition is of a job that is due, and whose condition is asked first.
 	AsksCondition Cause = "asks_condition"
+	// WaitsForUpstream is of a connector that runs after others, one of which has not come so far.
+	WaitsForUpstream Cause = "waits_for_upstream"
 	// WaitsForKey is of a connector that is due, and of which a concurrency key is full.
 	WaitsForKey     Cause = "waits_for_key"
 	CapFull         Cause = "cap_full"

@@ -53,6 +53,8 @@ func (x *explanation) atRest() {
 		x.conclude(CannotBePlanned, "no time can be worked out from "+schedule(x)+": "+
 			text(c.StatusMessage, "it never comes due"), fmt.Sprintf(
 			"nothing, until you correct it: `echomind connectors update %d --cron … --time-zone …`", c.ID))
+	case c.Follows && (c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0):
+		x.follows()
 	case c.RefreshFreqMinutes == nil:
 		x.conclude(ManualOnly, "it never runs by itself: it has no refresh interval and no cron schedule",
 			fmt.Sprintf("nothing, until you run `echomind connectors trigger %d`", c.ID))
@@ -73,9 +75,9 @@ func (x *explanation) asked() {
 		return
 	}
 	x.fact("a run with parameters was asked for; it is due %s", clock.Until(*c.ParametersDueAt, x.Now))
-	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition) {
+	if !c.ParametersDueAt.After(x.Now) && (c.NextSyncAt == nil || c.NextSyncAt.After(x.Now) || c.AsksCondition || c.AsksUpstreams) {
 		manual := "manual"
-		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition = c.ParametersDueAt, &manual, nil, false
+		c.NextSyncAt, c.DueReason, c.SlotAt, c.AsksCondition, c.AsksUpstreams = c.ParametersDueAt, &manual, nil, false, false
 	}
 }
 
@@ -135,6 +137,10 @@ func (x *explanation) due() {
 	c := x.Connector
 	age := x.Now.Sub(*c.NextSyncAt)
 	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
+	if c.AsksUpstreams {
+		x.follows()
+		return
+	}
 	if c.AsksCondition {
 		x.asks(age)
 		return
@@ -238,6 +244,33 @@ func (x *explanation) waitsForKey() {
 		x.fact("concurrency key %s: at most %d in flight; %s", key, *c.KeyMost, held)
 		x.conclude(WaitsForKey, fmt.Sprintf("concurrency key %s is full: %s", key, held), fmt.Sprintf(
 			"the scheduler makes the next owner's longest due one due when fewer than %d are; administrators allow more with `echomind limits set %s N`", *c.KeyMost, key))
+	}
+}
+
+// follows is of a connector that runs after others, and waits for them.
+func (x *explanation) follows() {
+	c := x.Connector
+	by := fmt.Sprintf("; `echomind connectors trigger %d` runs it now, without waiting", c.ID)
+	seen, idle := x.scheduler()
+	switch {
+	case c.UpstreamID != nil:
+		ended := "no run of it that counts has ended"
+		if c.UpstreamEndedAt != nil {
+			ended = "its last run that counts ended " + clock.At(*c.UpstreamEndedAt, x.Now) + ", and was used already, or its slot is too old"
+		}
+		x.fact("upstream %d (%s) is %s; %s", *c.UpstreamID, text(c.UpstreamName, ""), text(c.UpstreamStatus, ""), ended)
+		next := fmt.Sprintf("it runs when that is done; `echomind why %d` says what that waits for", *c.UpstreamID)
+		if text(c.UpstreamStatus, "") == "DISABLED" {
+			next = fmt.Sprintf("nothing, until that is enabled (`echomind connectors enable %d`), or the wait is over", *c.UpstreamID)
+		}
+		x.conclude(WaitsForUpstream, fmt.Sprintf("it runs after connector %d, which is %s", *c.UpstreamID, text(c.UpstreamStatus, "")), next+by)
+	case !seen:
+		x.conclude(SchedulerAway, "it runs after others, and no scheduler runs that looks at them",
+			"it goes on as soon as one runs; start it with `echomind run`, or the scheduler program")
+	case idle:
+		x.conclude(SchedulerIdle, "it runs after others, and no scheduler looks at them", "look at the scheduler's log and /readyz")
+	default:
+		x.conclude(WaitsForUpstream, "it runs after others, which are looked at now, or which you do not see", "it runs when they are done"+by)
 	}
 }
 

@@ -31,6 +31,8 @@ type Connector struct {
 	// Calendar is the name of the one that the schedule names, and CalendarUse how.
 	Calendar    *string
 	CalendarUse string
+	// After are those that it runs after.
+	After []int32
 	// KeptPlan is where it stands by itself while a run with parameters goes on.
 	KeptPlan []byte
 }
@@ -66,6 +68,8 @@ type Schedule struct {
 	Note string `json:"note,omitempty" doc:"Why none is due, where the schedule is not the reason."`
 	// Cut says that there are more slots than are shown.
 	Cut bool `json:"cut" doc:"There are more than are shown."`
+	// After are those that each slot waits for.
+	After []int32 `json:"after,omitempty" doc:"Connectors that it runs after: a slot that runs here waits for them."`
 	// Condition is what is asked at each slot that runs here; whether it is met then, nobody knows now. Null where nothing is asked.
 	Condition *string `json:"condition" doc:"What is asked at each slot that runs here: one that is not met then is skipped."`
 }
@@ -79,7 +83,7 @@ type Slot struct {
 
 // Of goes through the slots of a connector, whose schedule is called so; afresh where that would be another from now on.
 func (l Look) Of(ctx context.Context, c Connector, called string, afresh bool) (Schedule, error) {
-	shown := Schedule{Schedule: called, TimeZone: c.Zone, Condition: c.Condition, Slots: []Slot{}}
+	shown := Schedule{Schedule: called, TimeZone: c.Zone, Condition: c.Condition, After: c.After, Slots: []Slot{}}
 	zone, err := time.LoadLocation(c.Zone)
 	if err != nil {
 		return shown, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", cron.ErrSchedule, c.Zone)
@@ -96,6 +100,18 @@ func (l Look) Of(ctx context.Context, c Connector, called string, afresh bool) (
 	return shown, nil
 }
 
+// After names those that a connector runs after, at most ten of them.
+func After(ids []int32) string {
+	said := "after"
+	for i, id := range ids {
+		if i == 10 {
+			return said + fmt.Sprintf(" and %d others", len(ids)-i)
+		}
+		said += fmt.Sprintf("%s %d", map[bool]string{true: ","}[i > 0], id)
+	}
+	return said
+}
+
 // entries goes through the slots of a connector; note says why none is due.
 func (l Look) entries(ctx context.Context, c Connector, afresh bool) (all []slots.Entry, note string, err error) {
 	if c, err = byItself(c); err != nil {
@@ -103,6 +119,9 @@ func (l Look) entries(ctx context.Context, c Connector, afresh bool) (all []slot
 	}
 	isCron := c.Cron != nil
 	if !isCron && (c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0) {
+		if len(c.After) > 0 {
+			return nil, "it has no slots: it runs " + After(c.After), nil
+		}
 		return nil, "", nil
 	}
 	if c.Calendar != nil {

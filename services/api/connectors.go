@@ -139,6 +139,9 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 		return nil, err
 	}
 	out := &OneConnector{ETag: etag(found.ID, found.UpdatedAt), Body: viewConnector(found)}
+	if out.Body.RunAfter, err = upstreams(ctx, q, id); err != nil {
+		return nil, err
+	}
 	if !requestOf(ctx).Has(identity.Read) { // who may only change it is not shown what was in it
 		out.Body.Config, out.Body.NextParameters = Object("{}"), nil
 	}

@@ -36,6 +36,7 @@ type Connector struct {
 	CatchUpMinutes     *int32              `json:"catch_up_minutes"`
 	FreshWithinMinutes *int32              `json:"fresh_within_minutes" doc:"How old what is stored of it may be."`
 	Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
+	RunAfter           []Upstream          `json:"run_after" nullable:"true" doc:"Connectors that it runs after, those that you see; null in lists."`
 	MaxRetries         int32               `json:"max_retries"`
 	DeletionGuard      bool                `json:"deletion_guard"`
 	Status             string              `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`

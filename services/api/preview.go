@@ -87,6 +87,13 @@ func (a *API) previewSchedule(ctx context.Context, in *PreviewSchedule) (*Previe
 		}
 		out.Body.ConnectorID, out.Body.From, out.Body.Until, out.Body.Set = c.ID, look.From.UTC(), look.Until.UTC(), nil
 		of := foreseen(c)
+		after, err := q.RunAfter(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		for _, u := range after {
+			of.After = append(of.After, u.UpstreamID)
+		}
 		if out.Body.Now, err = look.Of(ctx, of, called(of), false); err != nil || set == nil {
 			return refusedSchedule(err)
 		}

@@ -159,7 +159,8 @@ func (s *Scheduler) claim(
 			}
 			s.keyring.claimed(d.keys...)
 			t := triggerOf(connectorType, *r)
-			triggers, claims = append(triggers, t), append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Keys: d.keys})
+			triggers = append(triggers, t)
+			claims = append(claims, claim{slot: d.slot, ID: r.ID, RunID: t.Session, Asked: r.Asked, Follows: r.Follows, Keys: d.keys})
 		}
 		if err := s.passOver(ctx, tx, instead); err != nil {
 			return err
@@ -271,6 +272,8 @@ type claim struct {
 	RunID uuid.UUID `json:"run_id"`
 	// Asked says that it is for the run that was asked for with parameters.
 	Asked bool `json:"asked,omitempty"`
+	// Follows says that it runs after others.
+	Follows bool `json:"follows,omitempty"`
 	// Keys are the concurrency keys of which it has a place.
 	Keys []string `json:"keys,omitempty"`
 	slot

@@ -43,9 +43,9 @@ func (o *outage) since(now time.Time) time.Time {
 
 // later is when to claim a connector if an outage has left its slots behind and one of them would run now; zero = now. Each connector has
 // its place in the window, by its id, and before its own next slot. A connector is claimed now if its slot would be too late or too old
-// then, was put off before, or is wanted all the same.
+// then, was put off before, or is wanted all the same; so is one that runs after others, for which it may have waited.
 func later(r dbgen.LockDueRow, s slot, back time.Time, window time.Duration) time.Time {
-	if window == 0 || s.At == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
+	if window == 0 || r.Follows || s.At == nil || r.SlotAt == nil || r.DueReason != "schedule" || r.Wanted != "" || !r.NextSyncAt.Equal(*r.SlotAt) ||
 		!r.NextSyncAt.Before(back.Add(-afterAnOutage)) {
 		return time.Time{}
 	}

@@ -160,6 +160,8 @@ type plan struct {
 	// Unmet is why its condition passes it over; UnmetSlot the slot, unless there is none, or it is in Passed.
 	Unmet     string     `json:"unmet,omitempty"`
 	UnmetSlot *time.Time `json:"unmet_slot,omitempty"`
+	// Missed is that it has waited in vain for another, with what was due without a slot.
+	Missed string `json:"missed,omitempty"`
 }
 
 func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {

@@ -50,6 +50,7 @@ type Scheduler struct {
 	planWake   chan struct{} // asks for plans
 	passWake   chan struct{} // asks for the verdict of slots that passed
 	askWake    chan struct{} // asks for conditions
+	chainWake  chan struct{} // asks for chains
 	replanWake chan struct{} // asks for changed calendars
 	leases     *leases.Watch
 	listening  *listening
@@ -111,7 +112,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 	s := &Scheduler{
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool),
 		dispatcher: newDispatcher(servers, m, log), metrics: m, ready: process.Ready, log: log,
-		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), replanWake: make(chan struct{}, 1), listening: &listening{},
+		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), chainWake: make(chan struct{}, 1), replanWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), unreleased: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
@@ -175,6 +176,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	group.Go(func() error { return s.passes(ctx) })
 	group.Go(func() error { return s.replans(ctx) })
 	group.Go(func() error { return s.conditions(ctx) })
+	group.Go(func() error { return s.chains(ctx) })
 	group.Go(func() error { return s.watch(ctx, "messages", s.lookForMessages) })
 	group.Go(func() error { return s.watch(ctx, "workers", s.lookForWorkers) })
 	group.Go(func() error { return s.measure(ctx) })
@@ -191,6 +193,7 @@ func (s *Scheduler) wakeFor(kind string) {
 	signal(s.planWake)
 	signal(s.passWake)
 	signal(s.askWake)
+	signal(s.chainWake)
 	signal(s.replanWake)
 }
 

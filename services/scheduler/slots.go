@@ -112,7 +112,14 @@ func beforehand(r dbgen.LockDueRow, c calendarOf) slot {
 	return slot{Passed: next.Passed, Through: &next.Through}
 }
 
+// longest is for a slot that may wait for others, where nothing is caught up.
+const longest int32 = 525600
+
 func columnsOfDue(r dbgen.LockDueRow) slots.Columns {
+	if r.Follows && r.DeadlineMinutes == nil && r.CatchUp == slots.CatchUpNone {
+		most := longest
+		r.DeadlineMinutes = &most
+	}
 	return slots.Columns{
 		ID: r.ID, Cron: r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, Deadline: r.DeadlineMinutes,
 		Overlap: r.Overlap, OncePer: r.OncePer, CatchUp: r.CatchUp, Most: r.CatchUpMost, Window: r.CatchUpMinutes,

@@ -33,7 +33,7 @@ func setClock(ctx context.Context, url string, now time.Time) (err error) {
 		DECLARE
 			f regprocedure;
 		BEGIN
-			FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'moves'::regnamespace OR proname LIKE 'connectors\_%' LOOP
+			FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'moves'::regnamespace OR proname LIKE 'connectors\_%' OR proname LIKE 'run\_after\_%' LOOP
 				EXECUTE format('ALTER FUNCTION %s SET search_path = fake, pg_catalog, public, pg_temp', f);
 			END LOOP;
 			EXECUTE format('ALTER DATABASE %I SET search_path = fake, pg_catalog, public', current_database());

@@ -88,3 +88,7 @@ SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: ConnectorStatus :one
 SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;
+
+-- name: RunAfter :many
+-- Whom a connector runs after, as far as the viewer sees them.
+SELECT upstream_id, accepts, max_age_minutes, timeout_minutes FROM api.run_after WHERE connector_id = @id ORDER BY upstream_id;

@@ -9,7 +9,8 @@ SELECT * FROM api.evidence WHERE id = @id;
 -- The same of some connectors at once, without what is counted for each.
 SELECT e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, 0::bigint AS key_held, e.key_held_since, e.key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use,
+    e.follows, e.asks_upstreams, e.upstream_id, e.upstream_name, e.upstream_status, e.upstream_ended_at, e.condition, e.asks_condition, e.waits_for_key, e.key_most, 0::bigint AS key_held, e.key_held_since, e.key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, e.try_id, e.worker_id,
     e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,

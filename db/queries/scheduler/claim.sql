@@ -18,7 +18,7 @@ SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope:
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
-    c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
+    c.type::text AS type, c.condition, c.condition_met_at, c.follows::boolean AS follows, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
     -- Whether it is claimed for a run with parameters, which answers nothing else.
     (c.next_parameters IS NOT NULL)::boolean AS asked,
     -- Why it would be due if its slot were not.

@@ -75,7 +75,7 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 		h.cursor(), h.checkpoints(),
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) (Finding, error){
-		rest, opts.counted, h.documents, leftovers, h.locks, h.keys,
+		rest, chains, opts.counted, h.documents, leftovers, h.locks, h.keys,
 	} {
 		f, err := look(ctx, pool)
 		if err != nil {

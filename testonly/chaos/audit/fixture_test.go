@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // checks are the names of all findings.
 var checks = []string{
-	"nothing is stuck", "no trigger is forgotten", "one worker at a time", "no stale writer", "caps", "failures are the source's",
+	"nothing is stuck", "no chain waits for what has happened", "no trigger is forgotten", "one worker at a time", "no stale writer", "caps", "failures are the source's",
 	"nothing starved is failed", "DISABLED by policy or user", "one verdict for each run", "every claim opens its run",
 	"in flight is an open run", planStays,
 	"every cron slot once", "every slot that came is answered", "no slot twice", "the cursor moves with its run", "no checkpoint runs ahead",

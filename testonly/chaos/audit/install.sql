@@ -94,7 +94,7 @@ CREATE TABLE chaos.violations (
 CREATE FUNCTION chaos.plan(c connectors) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(c.kept_plan, jsonb_build_object('status', c.status, 'status_message', c.status_message, 'failure_count', c.failure_count,
         'put_off_since', c.put_off_since, 'next_sync_at', c.next_sync_at, 'due_reason', c.due_reason, 'slot_at', c.slot_at,
-        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at))
+        'needs_plan', c.needs_plan, 'condition_met_at', c.condition_met_at, 'upstreams_met_at', c.upstreams_met_at))
         || jsonb_build_object('claimed_at', c.claimed_at, 'over_at', c.over_at, 'claimed_for', c.claimed_for, 'wanted', c.wanted,
         'synced_for', c.synced_for, 'last_sync_at', c.last_sync_at, 'slots_through', c.slots_through, 'planned_through', c.planned_through,
         'trigger_requested_at', c.trigger_requested_at)

@@ -29,7 +29,7 @@ func rest(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 			c.id, c.type, c.status, c.run_id, r.dispatched_at, r.try_id, w.expires_at, c.next_sync_at, c.due_reason,
 			c.trigger_requested_at, CASE WHEN c.needs_plan THEN ', unplanned' END)
 		FROM connectors c LEFT JOIN open_runs r ON r.connector_id = c.id LEFT JOIN workers w ON w.id = r.worker_id
-		WHERE c.run_id IS NOT NULL OR r.id IS NOT NULL OR c.next_sync_at <= clock_timestamp() OR c.needs_plan
+		WHERE c.run_id IS NOT NULL OR r.id IS NOT NULL OR (c.next_sync_at <= clock_timestamp() AND NOT c.asks_upstreams) OR c.needs_plan
 			OR c.trigger_requested_at IS NOT NULL OR c.parameters_due_at IS NOT NULL
 		UNION ALL
 		SELECT format('run %s of connector %s, which does not exist, is open', r.id, r.connector_id)

@@ -161,6 +161,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addSynthetic(ctx, w, typeSynthetic, cfg.Connectors, 200, true, rng),
 		addSynthetic(ctx, w, typeCapped, 40, 100, false, rng),
 		addSynthetic(ctx, w, typeStarved, cfg.Starved, 400, false, rng),
+		addChains(ctx, w),
 		addBig(ctx, w, rng),
 		addReal(ctx, w, sites),
 		addForeign(ctx, w),

@@ -76,15 +76,16 @@ func addSynthetic(ctx context.Context, w *world.World, connectorType string, n, 
 		var refresh *int32
 		var cron *string
 		var age *time.Duration
-		switch rng.IntN(4) {
-		case 0:
+		switch roll := rng.IntN(4); {
+		case follows(connectorType, i+1): // when those that it runs after have ended
+		case roll == 0:
 			every := "* * * * *"
 			cron = &every
 			if i%2 == 0 { // nobody was there to answer its last slots, and no minute need pass for the next
 				age = new(time.Duration)
 				*age = missedMinutes * time.Minute
 			}
-		case 1:
+		case roll == 1:
 			refresh = new(int32)
 			*refresh = 60
 		default:

@@ -18,7 +18,9 @@ const (
 // unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
 var unrest = []struct{ what, query string }{
 	{"in flight", `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`},
-	{"due", `SELECT count(*) FROM connectors WHERE next_sync_at <= clock_timestamp() OR needs_plan`},
+	{"due", `SELECT count(*) FROM connectors WHERE (next_sync_at <= clock_timestamp() AND NOT asks_upstreams) OR needs_plan`},
+	{"ends to be told of", `SELECT count(*) FROM upstream_ends WHERE tell_at IS NOT NULL`},
+	{"followers to look at", `SELECT count(*) FROM followers WHERE look_at <= clock_timestamp()`},
 	{"open runs", `SELECT count(*) FROM open_runs`},
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},

@@ -15,6 +15,7 @@ const (
 	inTheWay   = "nobody is held up by a row that another holds"
 	oneHolder  = "one run has a lock"
 	noKeyOver  = "no key over its limit"
+	noVain     = "no chain waits for what has happened"
 	soItWas    = "slots are passed over for what was so"
 	rulesKept  = "no run against a rule"
 )
@@ -160,6 +161,26 @@ var All = []Mutant{
 		Name: "key-waiter", Was: "a connector waits for a concurrency key, and no look knows it",
 		SQL:      []Edit{{"public.connectors_note_waiter", "IF NEW.waits_for_key IS NOT NULL THEN", "IF false THEN"}},
 		Scenario: keyed, Finds: []string{noKeyOver},
+	},
+	{
+		Name: "chain-end", Was: "who runs after a connector is not to be told that its run has completed",
+		SQL:      []Edit{{"moves.settled", "IF c.followed THEN", "IF false THEN"}},
+		Scenario: chained, Finds: []string{noVain},
+	},
+	{
+		Name: "chain-told", Was: "who runs after a connector counts as told of its end, and is not looked at",
+		SQL:      []Edit{{"moves.hand_on_all", "AND f.look_at IS DISTINCT FROM moment", "AND false"}},
+		Scenario: chained, Finds: []string{noVain},
+	},
+	{
+		Name: "chain-unused", Was: "a connector that ran after another is let go for the same end again",
+		SQL:      []Edit{{"moves.use_ends", "greatest(u.used, u.seen)", "u.used"}},
+		Scenario: chained, Finds: []string{noVain},
+	},
+	{
+		Name: "chain-some", Was: "a connector that runs after two is let go when one of them has ended",
+		SQL:      []Edit{{"moves.upstreams_of", "coalesce(bool_and(e.has), false)", "coalesce(bool_or(e.has), false)"}},
+		Scenario: chained, Finds: []string{noVain},
 	},
 	{
 		Name: "unasked", Was: "a job is claimed, and nobody has asked its condition",

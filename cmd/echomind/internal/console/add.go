@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/postgres"
 )
 
 func add(f *finder) *cobra.Command {
@@ -21,7 +24,7 @@ first of its times, or with --now at once, too. With --refresh manual it waits f
 nobody is there to begin one, say --overlap, --deadline, --once-per and --catch-up; echomind schedule preview shows it.
 
 Without either the type's default applies: of the type itself, where it has one, else what the scheduler's settings say,
-which are 7 days for web, onedrive and google_drive, 1 day for teams, and once for file.
+which are 7 days for web, onedrive and google_drive, 1 day for teams, and once for file. With --run-after it runs when those have ended, and at no time of its own.
 
 --scope system is for administrators: a job without a user, one of its type. If it is there already, what is given of it is changed.
 
@@ -34,6 +37,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		Args: cobra.NoArgs,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
+	flags.chain.add(c)
 	for _, required := range []string{"name", "type"} {
 		_ = c.MarkFlagRequired(required)
 	}
@@ -52,7 +56,7 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 			if p.Scope == systemScope {
 				return f.addSystemJob(c, flags, pool, p, out)
 			}
-			added, err := f.insert(c.Context(), pool, p)
+			added, err := f.insert(c.Context(), pool, p, flags.chain.within().after)
 			if err != nil {
 				return err
 			}
@@ -72,7 +76,7 @@ func (f *connectorFlags) checkNew(c *cobra.Command) error {
 			return usagef("--%s: needs --cron, which it is about", of)
 		}
 	}
-	if err := f.policies.checkNew(c); err != nil {
+	if err := errors.Join(f.policies.checkNew(c), f.chain.checkNew()); err != nil {
 		return err
 	}
 	return f.checkSchedule(c, 0)
@@ -87,7 +91,7 @@ func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxp
 	if err := f.checkScope(c, &p); err != nil {
 		return p, err
 	}
-	if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") {
+	if !c.Flags().Changed("refresh") && !c.Flags().Changed("cron") && f.chain.runAfter == none {
 		minutes, err := defaultRefresh(c.Context(), pool, p)
 		if err != nil {
 			return p, err
@@ -100,13 +104,24 @@ func (f *connectorFlags) newConnector(c *cobra.Command, find *finder, pool *pgxp
 	return p, f.checkReach(c.Context(), find, p.Type, p.Config)
 }
 
-// insert stores a connector, its secrets sealed.
-func (f *finder) insert(ctx context.Context, pool *pgxpool.Pool, p dbgen.AddConnectorParams) (dbgen.Connector, error) {
+// insert stores a connector, its secrets sealed, and what else is to be done in the same transaction.
+func (f *finder) insert(
+	ctx context.Context, pool *pgxpool.Pool, p dbgen.AddConnectorParams, also ...func(context.Context, *dbgen.Queries, int32) error,
+) (added dbgen.Connector, err error) {
 	if err := f.sealNew(ctx, pool, &p); err != nil {
 		return dbgen.Connector{}, err
 	}
-	added, err := ask(ctx, pool, "add", func(ctx context.Context, q *dbgen.Queries) (dbgen.Connector, error) {
-		return q.AddConnector(ctx, p)
+	err = deadline.Do(ctx, "console.add", queryTimeout, func(ctx context.Context) error {
+		return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
+			q := dbgen.New(tx)
+			added, err = q.AddConnector(ctx, p)
+			for _, do := range also {
+				if err == nil {
+					err = do(ctx, q, added.ID)
+				}
+			}
+			return err
+		})
 	})
 	return added, refused(ctx, pool, "add the connector", p, err)
 }

@@ -18,7 +18,8 @@ const systemScope = "system"
 // addSystemJob adds the one job of a type of the system, or changes what is given of it where it is there, and says which.
 func (f *finder) addSystemJob(c *cobra.Command, flags *connectorFlags, pool *pgxpool.Pool, p dbgen.AddConnectorParams, out *output) error {
 	said := "system job %d is added\n"
-	job, err := f.insert(c.Context(), pool, p)
+	chain := flags.chain.within()
+	job, err := f.insert(c.Context(), pool, p, chain.after)
 	if postgres.Constraint(err) == "connectors_one_system_job" {
 		said = "system job %d was there, and is changed\n"
 		var id int32
@@ -27,7 +28,7 @@ func (f *finder) addSystemJob(c *cobra.Command, flags *connectorFlags, pool *pgx
 			job, err = change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
 				return f.seal(id, p)
-			})
+			}, chain)
 		}
 	}
 	if err != nil {

@@ -51,6 +51,8 @@ type connector struct {
 	Calendar    *string              `json:"calendar"`
 	CalendarUse string               `json:"calendar_use"`
 	Condition   *string              `json:"condition"`
+	// RunAfter are those that it runs after, of one that is shown alone; null where they were not asked for.
+	RunAfter []upstream `json:"run_after"`
 	// ConcurrencyKeys are its own; its type may have more.
 	ConcurrencyKeys []string `json:"concurrency_keys"`
 	// WaitsForKey is the one that is full; null where none is.
@@ -117,6 +119,8 @@ func refresh(c dbgen.Connector) string {
 	switch {
 	case c.ScheduleCron != nil:
 		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap) + policies(c)
+	case c.RefreshFreqMinutes == nil && c.Follows:
+		return "after others"
 	case c.RefreshFreqMinutes == nil:
 		return "manual"
 	}
@@ -139,7 +143,7 @@ func scope(c dbgen.Connector) string {
 }
 
 // details writes one connector for people.
-func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting waitingRuns, now time.Time) error {
+func details(w io.Writer, c dbgen.Connector, after []upstream, counted documentCounts, waiting waitingRuns, now time.Time) error {
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
@@ -158,6 +162,9 @@ func details(w io.Writer, c dbgen.Connector, counted documentCounts, waiting wai
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+	}
+	if len(after) > 0 {
+		rows = append(rows, []string{"runs after", saidAfter(after)})
 	}
 	if len(c.ConcurrencyKeys) > 0 {
 		rows = append(rows, []string{"concurrency keys", strings.Join(c.ConcurrencyKeys, ", ")})

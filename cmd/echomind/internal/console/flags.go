@@ -31,10 +31,11 @@ type connectorFlags struct {
 	keys                                                                       []string
 	unchecked, now                                                             bool
 	policies                                                                   policyFlags
+	chain                                                                      chainFlags
 }
 
 func addConnectorFlags(c *cobra.Command) *connectorFlags {
-	f := &connectorFlags{}
+	f := &connectorFlags{chain: chainFlags{runAfter: none, accept: "completed"}}
 	flags := c.Flags()
 	flags.StringVar(&f.name, "name", "", "what people call it")
 	flags.StringVar(&f.connectorType, "type", "", "web, file, or another `type` that echomind types list shows")
@@ -94,7 +95,7 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 	if !slices.Contains(dstOverlaps, f.dstOverlap) {
 		return usagef("--dst-overlap %q: must be first, second, both or default", clip(f.dstOverlap, 40))
 	}
-	if err := f.policies.check(c); err != nil {
+	if err := errors.Join(f.policies.check(c), f.chain.check()); err != nil {
 		return err
 	}
 	if given("config") {

@@ -45,8 +45,14 @@ func get(f *finder) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.show(c.OutOrStdout(), counted.of(view(found)).at(found, now), func(w io.Writer) error {
-				return details(w, found, counted, waiting, now)
+			after, err := upstreamsOf(c.Context(), pool, id)
+			if err != nil {
+				return err
+			}
+			shown := counted.of(view(found)).at(found, now)
+			shown.RunAfter = after
+			return out.show(c.OutOrStdout(), shown, func(w io.Writer) error {
+				return details(w, found, after, counted, waiting, now)
 			})
 		})
 	}

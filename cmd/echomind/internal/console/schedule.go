@@ -97,6 +97,7 @@ type slotPreview struct {
 	connector        dbgen.Connector
 	now, from, until time.Time
 	takes            time.Duration
+	after            []int32
 	past             bool
 }
 
@@ -111,6 +112,13 @@ func newPreview(ctx context.Context, pool *pgxpool.Pool, id int32) (*slotPreview
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the connector: %w", err)
+	}
+	upstreams, err := upstreamsOf(ctx, pool, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range upstreams {
+		p.after = append(p.after, u.ConnectorID)
 	}
 	p.now, err = ask(ctx, pool, "now", func(ctx context.Context, q *dbgen.Queries) (time.Time, error) { return q.Now(ctx) })
 	return p, err
@@ -187,7 +195,7 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (f
 		},
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
 		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
-		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan,
+		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan, After: p.after,
 	}, refresh(c), afresh)
 }
 
@@ -233,6 +241,11 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 		}
 		if shown.Condition != nil {
 			if _, err := fmt.Fprintf(w, "what runs is decided at its slot, where condition %s is asked: one that is not met skips it\n", *shown.Condition); err != nil {
+				return err
+			}
+		}
+		if len(shown.After) > 0 {
+			if _, err := fmt.Fprintf(w, "what runs here waits for its turn %s: each must have ended since its last run\n", foresee.After(shown.After)); err != nil {
 				return err
 			}
 		}

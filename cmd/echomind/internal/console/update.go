@@ -29,6 +29,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 		Args: oneConnector,
 	}
 	flags, out := addConnectorFlags(c), withOutput(c)
+	flags.chain.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := errors.Join(somethingGiven(c), flags.check(c)); err != nil {
 			return err
@@ -55,7 +56,7 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 					}
 				}
 				return f.seal(id, p)
-			})
+			}, flags.chain.within())
 			if err != nil {
 				return err
 			}
@@ -81,14 +82,25 @@ func somethingGiven(c *cobra.Command) error {
 	return nil
 }
 
-// change reads a connector and writes it back in one transaction.
+// within is what else a change does in its transaction, before it locks the connector, and after it has written it.
+type within struct {
+	before func(context.Context, *dbgen.Queries) error
+	after  func(context.Context, *dbgen.Queries, int32) error
+}
+
+// change reads a connector and writes it back in one transaction, with what else is to be done.
 func change(
-	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams) error,
+	ctx context.Context, pool *pgxpool.Pool, id int32, apply func(*dbgen.AddConnectorParams) error, also ...within,
 ) (updated dbgen.Connector, err error) {
 	var p dbgen.AddConnectorParams
 	err = deadline.Do(ctx, "console.update", queryTimeout, func(ctx context.Context) error {
 		return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
 			q := dbgen.New(tx)
+			for _, do := range also {
+				if err := do.before(ctx, q); err != nil {
+					return err
+				}
+			}
 			old, err := q.LockConnector(ctx, id)
 			if err != nil {
 				return err
@@ -98,6 +110,11 @@ func change(
 				return err
 			}
 			updated, err = q.UpdateConnector(ctx, changeTo(id, p))
+			for _, do := range also {
+				if err == nil {
+					err = do.after(ctx, q, id)
+				}
+			}
 			return err
 		})
 	})

@@ -80,6 +80,7 @@ var values = map[string]string{
 	"status": `'DISABLED'`, "status_message": `'x'`, "config_version": `config_version + 1`, "synced_version": `1`, "added_version": `99`, "listed_version": `99`, "state": `'{"a": 1}'`, "listing": `'{"a": 1}'`,
 	"last_sync_at": `now()`, "next_sync_at": `now()`, "due_reason": `'retry'`, "slot_at": `now()`, "slots_through": `now()`,
 	"planned_through": `now()`, "needs_plan": `true`, "deletions_allowed_at": `now()`, "next_parameters": `'{}'`, "parameters_due_at": `now()`, "kept_plan": `'{}'`, "run_id": `gen_random_uuid()`, "failure_count": `1`, "docs_analyzed": `1`, "put_off_since": `now()`, "condition_met_at": `now()`,
+	"follows": `true`, "followed": `true`, "upstreams_met_at": `now()`,
 }
 
 func TestTheDocumentSaysWhichColumnsAreRefused(t *testing.T) {

@@ -18,7 +18,7 @@ VALUES (coalesce($1::integer, nextval('connectors_id_seq'))::integer, $2, $3, $4
     $6, $7, $8, $9, $10, $11, $12, $13, $14,
     $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26,
     coalesce($27::boolean, true), $28, $28)
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, follows, followed, upstreams_met_at, asks_upstreams, asks_condition, due_at, at_fault
 `
 
 type AddConnectorParams struct {
@@ -147,6 +147,10 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (Con
 		&i.ConcurrencyKeys,
 		&i.WaitsForKey,
 		&i.ConditionMetAt,
+		&i.Follows,
+		&i.Followed,
+		&i.UpstreamsMetAt,
+		&i.AsksUpstreams,
 		&i.AsksCondition,
 		&i.DueAt,
 		&i.AtFault,
@@ -258,7 +262,7 @@ func (q *Queries) DeleteConnector(ctx context.Context, id int32) (int64, error) 
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, follows, followed, upstreams_met_at, asks_upstreams, asks_condition, due_at, at_fault FROM connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error) {
@@ -327,6 +331,10 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (Connector, error)
 		&i.ConcurrencyKeys,
 		&i.WaitsForKey,
 		&i.ConditionMetAt,
+		&i.Follows,
+		&i.Followed,
+		&i.UpstreamsMetAt,
+		&i.AsksUpstreams,
 		&i.AsksCondition,
 		&i.DueAt,
 		&i.AtFault,
@@ -407,7 +415,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, follows, followed, upstreams_met_at, asks_upstreams, asks_condition, due_at, at_fault FROM connectors
 WHERE id > $1
     AND ($2::text IS NULL OR type = $2)
     AND ($3::text IS NULL OR status = $3)
@@ -502,6 +510,10 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.ConcurrencyKeys,
 			&i.WaitsForKey,
 			&i.ConditionMetAt,
+			&i.Follows,
+			&i.Followed,
+			&i.UpstreamsMetAt,
+			&i.AsksUpstreams,
 			&i.AsksCondition,
 			&i.DueAt,
 			&i.AtFault,
@@ -517,7 +529,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, follows, followed, upstreams_met_at, asks_upstreams, asks_condition, due_at, at_fault FROM connectors WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error) {
@@ -586,6 +598,10 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (Connector, error
 		&i.ConcurrencyKeys,
 		&i.WaitsForKey,
 		&i.ConditionMetAt,
+		&i.Follows,
+		&i.Followed,
+		&i.UpstreamsMetAt,
+		&i.AsksUpstreams,
 		&i.AsksCondition,
 		&i.DueAt,
 		&i.AtFault,
@@ -671,7 +687,7 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     overlap = $15, once_per = $16, catch_up = $17, catch_up_most = $18, catch_up_minutes = $19,
     fresh_within_minutes = $20, calendar = $21, calendar_use = $22, condition = $23, concurrency_keys = $24, max_retries = $25, deletion_guard = coalesce($26::boolean, deletion_guard), updated_by = $27, updated_at = clock_timestamp()
 WHERE id = $28
-RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, asks_condition, due_at, at_fault
+RETURNING id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, calendar, calendar_use, fresh_within_minutes, condition, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, added_version, synced_version, listed_version, state, listing, last_sync_at, next_sync_at, due_reason, slot_at, slots_through, planned_through, needs_plan, claimed_at, over_at, claimed_for, wanted, synced_for, deletions_allowed_at, next_parameters, parameters_due_at, kept_plan, run_id, failure_count, docs_analyzed, put_off_since, concurrency_keys, waits_for_key, condition_met_at, follows, followed, upstreams_met_at, asks_upstreams, asks_condition, due_at, at_fault
 `
 
 type UpdateConnectorParams struct {
@@ -800,6 +816,10 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		&i.ConcurrencyKeys,
 		&i.WaitsForKey,
 		&i.ConditionMetAt,
+		&i.Follows,
+		&i.Followed,
+		&i.UpstreamsMetAt,
+		&i.AsksUpstreams,
 		&i.AsksCondition,
 		&i.DueAt,
 		&i.AtFault,

@@ -104,6 +104,10 @@ type Connector struct {
 	ConcurrencyKeys    []string
 	WaitsForKey        *string
 	ConditionMetAt     *time.Time
+	Follows            bool
+	Followed           bool
+	UpstreamsMetAt     *time.Time
+	AsksUpstreams      bool
 	AsksCondition      bool
 	DueAt              *time.Time
 	AtFault            *bool
@@ -123,6 +127,14 @@ type Identity struct {
 	Subject string
 	UserID  *int32
 	MadeAt  *time.Time
+}
+
+type RunAfter struct {
+	ConnectorID    int32
+	UpstreamID     int32
+	Accepts        string
+	MaxAgeMinutes  *int32
+	TimeoutMinutes *int32
 }
 
 type SchedulerRun struct {

@@ -268,6 +268,20 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.waitsForKey(1, 1)
 			w.exec(`DELETE FROM concurrency_limits`)
 		}, evidence.SchedulerAway, false, []string{"none is connected"}},
+		{"it runs after another, whose end it waits for", func(w *world) { w.due("10 minutes"); w.follows() },
+			evidence.WaitsForUpstream, false, []string{"it runs after connector 99, which is ACTIVE", "no run of it that counts has ended"}},
+		{"it runs after another, and has no schedule", func(w *world) { w.connector("", ""); w.follows() },
+			evidence.WaitsForUpstream, false, []string{"it runs after connector 99, which is ACTIVE"}},
+		{"it waited for a full concurrency key, and is to run after another", func(w *world) { w.waitsForKey(1, 1); w.follows() },
+			evidence.WaitsForUpstream, false, []string{"it runs after connector 99"}},
+		{"it runs after another that has ended, and a concurrency key is full", func(w *world) {
+			w.due("2 seconds")
+			w.follows()
+			w.exec(`UPDATE upstream_ends SET no = 1, completed_no = 1`)
+			w.exec(`SELECT moves.let_follow(ARRAY[$1::int])`, w.id)
+			w.fullKey(1, 1)
+			w.service("echomind-scheduler")
+		}, evidence.WaitsForKey, false, []string{"concurrency key k is full: 1 run in flight"}},
 		{"the cap of its type is full", func(w *world) {
 			w.others(5, "1 hour")
 			w.due("10 minutes")

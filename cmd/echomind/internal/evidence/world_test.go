@@ -142,6 +142,19 @@ func (w *world) due(ago string) {
 // waitsForKey is due and waits for concurrency key k, of which so many may have a place, and so many have.
 func (w *world) waitsForKey(most, held int) {
 	w.due("2 seconds")
+	w.fullKey(most, held)
+}
+
+// follows has it run after connector 99 of the same owner.
+func (w *world) follows() {
+	w.t.Helper()
+	w.exec(`INSERT INTO connectors (id, name, type, user_id) SELECT 99, 'upstream', type, user_id FROM connectors WHERE id = $1`, w.id)
+	w.exec(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, 99)`, w.id)
+}
+
+// fullKey has it wait for concurrency key k, of which so many may have a place, and so many have.
+func (w *world) fullKey(most, held int) {
+	w.t.Helper()
 	w.exec(`INSERT INTO concurrency_limits (key, most) VALUES ('k', $1)`, most)
 	w.exec(`INSERT INTO key_places (key, run_id, connector_id, user_id) SELECT 'k', gen_random_uuid(), 99, 1 FROM generate_series(1, $1::int)`, held)
 	w.exec(`SELECT moves.park(ARRAY[$1::int], ARRAY['k'])`, w.id)

@@ -29,7 +29,7 @@ func (q *Queries) Calendar(ctx context.Context, name string) (CalendarRow, error
 }
 
 const evidence = `-- name: Evidence :one
-SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM connector_evidence WHERE id = $1
+SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, follows, asks_upstreams, upstream_id, upstream_name, upstream_status, upstream_ended_at, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM connector_evidence WHERE id = $1
 `
 
 func (q *Queries) Evidence(ctx context.Context, id int32) (ConnectorEvidence, error) {
@@ -62,6 +62,12 @@ func (q *Queries) Evidence(ctx context.Context, id int32) (ConnectorEvidence, er
 		&i.ConfigVersion,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.Follows,
+		&i.AsksUpstreams,
+		&i.UpstreamID,
+		&i.UpstreamName,
+		&i.UpstreamStatus,
+		&i.UpstreamEndedAt,
 		&i.Condition,
 		&i.AsksCondition,
 		&i.WaitsForKey,
@@ -181,7 +187,7 @@ func (q *Queries) Past(ctx context.Context, arg PastParams) ([]PastRow, error) {
 }
 
 const seenEvidence = `-- name: SeenEvidence :one
-SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM api.evidence WHERE id = $1
+SELECT seen_at, id, name, type, user_id, status, status_message, failure_count, max_retries, refresh_freq_minutes, schedule_cron, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, synced_version, config_version, calendar, calendar_use, follows, asks_upstreams, upstream_id, upstream_name, upstream_status, upstream_ended_at, condition, asks_condition, waits_for_key, key_most, key_held, key_held_since, key_holder, condition_met_at, unmet_at, unmet_count, claimed_at, synced_for, needs_plan, planned_through, next_sync_at, due_reason, slot_at, trigger_requested_at, parameters_due_at, last_sync_at, docs_analyzed, put_off_since, run_id, trigger, due_at, started_at, dispatched_at, dispatches, picked_up_at, try_id, worker_id, lease_expires_at, fetched_at, drain_seq, total, stored, whole, cut, waits_until, wait_message, progress_done, progress_total, progress_text, lock_key, lock_asked_at, lock_run_id, lock_connector_id, lock_expires_at, kind, type_cap, due_before, in_flight, owner_in_flight, owner_cap, has_other_owners, pending_before, fetching, dispatched_since, publish_error, type_publish_error FROM api.evidence WHERE id = $1
 `
 
 // The same of a connector that the viewer sees.
@@ -215,6 +221,12 @@ func (q *Queries) SeenEvidence(ctx context.Context, id int32) (ApiEvidence, erro
 		&i.ConfigVersion,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.Follows,
+		&i.AsksUpstreams,
+		&i.UpstreamID,
+		&i.UpstreamName,
+		&i.UpstreamStatus,
+		&i.UpstreamEndedAt,
 		&i.Condition,
 		&i.AsksCondition,
 		&i.WaitsForKey,
@@ -282,7 +294,8 @@ func (q *Queries) SeenEvidence(ctx context.Context, id int32) (ApiEvidence, erro
 const seenGlances = `-- name: SeenGlances :many
 SELECT e.seen_at, e.id, e.name, e.type, e.user_id, e.status, e.status_message, e.failure_count, e.max_retries, e.refresh_freq_minutes, e.schedule_cron,
     e.time_zone, e.dst_gap, e.dst_overlap, e.spread_percent, e.deadline_minutes, e.overlap, e.once_per, e.catch_up, e.catch_up_most, e.catch_up_minutes,
-    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use, e.condition, e.asks_condition, e.waits_for_key, e.key_most, 0::bigint AS key_held, e.key_held_since, e.key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
+    e.fresh_within_minutes, e.synced_version, e.config_version, e.calendar, e.calendar_use,
+    e.follows, e.asks_upstreams, e.upstream_id, e.upstream_name, e.upstream_status, e.upstream_ended_at, e.condition, e.asks_condition, e.waits_for_key, e.key_most, 0::bigint AS key_held, e.key_held_since, e.key_holder, e.condition_met_at, e.unmet_at, e.unmet_count,
     e.claimed_at, e.synced_for, e.needs_plan, e.planned_through, e.next_sync_at, e.due_reason, e.slot_at, e.trigger_requested_at, e.parameters_due_at, e.last_sync_at, e.docs_analyzed, e.put_off_since,
     e.run_id, e.trigger, e.due_at, e.started_at, e.dispatched_at, e.dispatches, e.picked_up_at, e.try_id, e.worker_id,
     e.lease_expires_at, e.fetched_at, e.drain_seq, e.total, e.stored, e.whole, e.cut,
@@ -321,6 +334,12 @@ type SeenGlancesRow struct {
 	ConfigVersion      int64
 	Calendar           *string
 	CalendarUse        string
+	Follows            bool
+	AsksUpstreams      bool
+	UpstreamID         *int32
+	UpstreamName       *string
+	UpstreamStatus     *string
+	UpstreamEndedAt    *time.Time
 	Condition          *string
 	AsksCondition      bool
 	WaitsForKey        *string
@@ -420,6 +439,12 @@ func (q *Queries) SeenGlances(ctx context.Context, ids []int32) ([]SeenGlancesRo
 			&i.ConfigVersion,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.Follows,
+			&i.AsksUpstreams,
+			&i.UpstreamID,
+			&i.UpstreamName,
+			&i.UpstreamStatus,
+			&i.UpstreamEndedAt,
 			&i.Condition,
 			&i.AsksCondition,
 			&i.WaitsForKey,

@@ -37,6 +37,12 @@ type ApiEvidence struct {
 	ConfigVersion      int64
 	Calendar           *string
 	CalendarUse        string
+	Follows            bool
+	AsksUpstreams      bool
+	UpstreamID         *int32
+	UpstreamName       *string
+	UpstreamStatus     *string
+	UpstreamEndedAt    *time.Time
 	Condition          *string
 	AsksCondition      bool
 	WaitsForKey        *string
@@ -126,6 +132,12 @@ type ConnectorEvidence struct {
 	ConfigVersion      int64
 	Calendar           *string
 	CalendarUse        string
+	Follows            bool
+	AsksUpstreams      bool
+	UpstreamID         *int32
+	UpstreamName       *string
+	UpstreamStatus     *string
+	UpstreamEndedAt    *time.Time
 	Condition          *string
 	AsksCondition      bool
 	WaitsForKey        *string

@@ -569,6 +569,43 @@ func (q *Queries) ReserveID(ctx context.Context) (int32, error) {
 	return id, err
 }
 
+const runAfter = `-- name: RunAfter :many
+SELECT upstream_id, accepts, max_age_minutes, timeout_minutes FROM api.run_after WHERE connector_id = $1 ORDER BY upstream_id
+`
+
+type RunAfterRow struct {
+	UpstreamID     int32
+	Accepts        string
+	MaxAgeMinutes  *int32
+	TimeoutMinutes *int32
+}
+
+// Whom a connector runs after, as far as the viewer sees them.
+func (q *Queries) RunAfter(ctx context.Context, id int32) ([]RunAfterRow, error) {
+	rows, err := q.db.Query(ctx, runAfter, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RunAfterRow{}
+	for rows.Next() {
+		var i RunAfterRow
+		if err := rows.Scan(
+			&i.UpstreamID,
+			&i.Accepts,
+			&i.MaxAgeMinutes,
+			&i.TimeoutMinutes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const seenSince = `-- name: SeenSince :one
 SELECT s.version::bigint AS version FROM api.seen_since($1::integer) s WHERE s.version IS NOT NULL
 `

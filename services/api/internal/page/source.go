@@ -55,7 +55,7 @@ var remedies = map[string]string{
 	"disabled_by_user": "who may change this source: enable it", "disabled_by_failures": "who may change this source: correct it, and enable it",
 	"manual_only": "who may change this source: sync it, or give it a schedule", "once_only": "who may change this source: sync it, or give it a schedule",
 	"backing_off": "who looks after what it reads, if that goes on to fail", "told_to_wait": "who looks after what it reads, if that lasts",
-	"waits_for_lock": "who may take the lock, if that lasts", "run_missing": "who may change this source: disable and enable it",
+	"waits_for_lock": "who may take the lock, if that lasts", "waits_for_upstream": "who looks after the sources that it runs after, if that lasts", "run_missing": "who may change this source: disable and enable it",
 }
 
 // phase is a part of a run in its timeline.

@@ -134,7 +134,7 @@ SELECT c.id::integer AS id, coalesce(c.user_id, 0)::integer AS user_id, c.scope:
     c.due_reason::text AS due_reason, c.slot_at, c.schedule_cron, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.refresh_freq_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.planned_through,
-    c.type::text AS type, c.condition, c.condition_met_at, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
+    c.type::text AS type, c.condition, c.condition_met_at, c.follows::boolean AS follows, c.spread_percent::integer AS spread_percent, c.calendar, c.calendar_use::text AS calendar_use,
     false AS asked,
     (CASE WHEN c.last_sync_at IS NOT NULL AND c.synced_version IS DISTINCT FROM c.config_version THEN 'changed' ELSE '' END)::text AS wanted,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now,
@@ -178,6 +178,7 @@ type LockAskingRow struct {
 	Type               string
 	Condition          *string
 	ConditionMetAt     *time.Time
+	Follows            bool
 	SpreadPercent      int32
 	Calendar           *string
 	CalendarUse        string
@@ -228,6 +229,7 @@ func (q *Queries) LockAsking(ctx context.Context, arg LockAskingParams) ([]LockA
 			&i.Type,
 			&i.Condition,
 			&i.ConditionMetAt,
+			&i.Follows,
 			&i.SpreadPercent,
 			&i.Calendar,
 			&i.CalendarUse,
