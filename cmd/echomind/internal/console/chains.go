@@ -31,7 +31,7 @@ type chainFlags struct {
 func (f *chainFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	f.flags = flags
-	flags.StringVar(&f.runAfter, "run-after", none, "connectors, by their `IDS` and commas, that must each have ended anew before it runs; without --refresh and --cron it runs then, else at its own times; none = it waits for nobody")
+	flags.StringVar(&f.runAfter, "run-after", none, "connectors, by their `IDS` or names and commas, that must each have ended anew before it runs; without --refresh and --cron it runs then, else at its own times; none = it waits for nobody")
 	flags.StringVar(&f.accept, "accept", "completed", "--run-after: which of their ends count: completed, or skipped, which is these and the skipped ones")
 	flags.Var(&f.maxAge, "max-age", "--run-after: how old the slot of such an end may be; none = of any age")
 	flags.Var(&f.timeout, "timeout", "--run-after: how long they are waited for, from the slot on, or from the first of them that has ended; none = for ever")
@@ -41,31 +41,50 @@ func (f *chainFlags) given() bool {
 	return f.flags != nil && slices.ContainsFunc([]string{"run-after", "accept", "max-age", "timeout"}, f.flags.Changed)
 }
 
-// upstreams are the numbers that --run-after names.
-func (f *chainFlags) upstreams() ([]int32, error) {
-	ids := []int32{}
+// named are the connectors that --run-after names.
+func (f *chainFlags) named() ([]string, error) {
 	if f.runAfter == none {
-		return ids, nil
+		return nil, nil
 	}
-	for _, text := range strings.Split(f.runAfter, ",") {
-		id, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-		if err != nil || id < 1 {
-			return nil, usagef("--run-after %q: must be connectors' numbers with commas between them, such as 12,13, or none", clip(f.runAfter, 60))
+	texts := strings.Split(f.runAfter, ",")
+	for i, text := range texts {
+		texts[i] = strings.TrimSpace(text)
+		if checkConnector(texts[i]) != nil {
+			return nil, usagef("--run-after %q: must be connectors' numbers or names with commas between them, such as 12,docs, or none", clip(f.runAfter, 60))
 		}
-		ids = append(ids, int32(id))
+	}
+	if len(texts) > mostUpstreams {
+		return nil, usagef("--run-after: names %d connectors, must be %d at most", len(texts), mostUpstreams)
+	}
+	return texts, nil
+}
+
+// upstreams are the numbers of those that --run-after names.
+func (f *chainFlags) upstreams(ctx context.Context, q *dbgen.Queries) ([]int32, error) {
+	texts, err := f.named()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int32, len(texts))
+	for i, text := range texts {
+		if isNumber(text) {
+			ids[i], err = parseID(text)
+		} else {
+			ids[i], err = connectorNamed(ctx, q, text)
+		}
+		if err != nil {
+			return nil, usagef("--run-after: %w", err)
+		}
 	}
 	slices.Sort(ids)
-	if ids = slices.Compact(ids); len(ids) > mostUpstreams {
-		return nil, usagef("--run-after: names %d connectors, must be %d at most", len(ids), mostUpstreams)
-	}
-	return ids, nil
+	return slices.Compact(ids), nil
 }
 
 func (f *chainFlags) check() error {
 	if f.accept != "completed" && f.accept != "skipped" {
 		return usagef("--accept %q: must be completed or skipped", clip(f.accept, 40))
 	}
-	_, err := f.upstreams()
+	_, err := f.named()
 	return err
 }
 
@@ -102,7 +121,7 @@ func (f *chainFlags) write(ctx context.Context, q *dbgen.Queries, id int32) erro
 	}
 	given := f.flags.Changed
 	if given("run-after") {
-		ids, err := f.upstreams()
+		ids, err := f.upstreams(ctx, q)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,10 @@ func TestAConnectorIsAddedAndChangedWithThoseThatItRunsAfter(t *testing.T) {
 	require.Len(t, shown.RunAfter, 1)
 	require.Nil(t, shown.RunAfter[0].TimeoutMinutes)
 	require.Equal(t, 1440, *shown.RunAfter[0].MaxAgeMinutes, "what is not given stays")
+	u.succeed("connectors", "add", "--name", "by name", "--type", "file", "--user", "1", "--config", `{"url":"file:///d"}`)
+	u.succeed("connectors", "update", "3", "--run-after", "1, by name")
+	u.json(&shown, "connectors", "get", "3")
+	require.Equal(t, 4, shown.RunAfter[1].ConnectorID)
 	u.succeed("connectors", "update", "3", "--run-after", "none")
 	u.json(&shown, "connectors", "get", "3")
 	require.Empty(t, shown.RunAfter)
@@ -49,7 +53,8 @@ func TestChainsThatCannotBeAreRefusedWithTheirFlag(t *testing.T) {
 	u.add("--config", `{"url":"file:///a"}`, "--refresh", "manual")
 	u.add("--config", `{"url":"file:///b"}`, "--run-after", "1")
 	for want, args := range map[string][]string{
-		`--run-after "a": must be connectors' numbers with commas between them`:                               {"update", "1", "--run-after", "a"},
+		`--run-after "2,": must be connectors' numbers or names with commas between them`:                     {"update", "1", "--run-after", "2,"},
+		`--run-after: there is no connector "a"`:                                                              {"update", "1", "--run-after", "a"},
 		`--run-after: a connector would run after itself: 1 after 2 after 1`:                                  {"update", "1", "--run-after", "2"},
 		`--run-after: upstream_id is 7, which does not exist, or which the owner of connector 1 does not see`: {"update", "1", "--run-after", "7"},
 		`--accept "done": must be completed or skipped`:                                                       {"update", "2", "--accept", "done"},

@@ -66,9 +66,12 @@ func connectorID(ctx context.Context, pool *pgxpool.Pool, text string) (int32, e
 	if isNumber(text) {
 		return parseID(text)
 	}
-	found, err := ask(ctx, pool, "named", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorsNamedRow, error) {
-		return q.ConnectorsNamed(ctx, dbgen.ConnectorsNamedParams{Name: text, Page: sameName})
-	})
+	return ask(ctx, pool, "named", func(ctx context.Context, q *dbgen.Queries) (int32, error) { return connectorNamed(ctx, q, text) })
+}
+
+// connectorNamed is the number of the one connector that has a name.
+func connectorNamed(ctx context.Context, q *dbgen.Queries, text string) (int32, error) {
+	found, err := q.ConnectorsNamed(ctx, dbgen.ConnectorsNamedParams{Name: text, Page: sameName})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("look for connector %q: %w", clip(text, 40), err)
