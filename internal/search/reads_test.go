@@ -125,3 +125,19 @@ func TestWhatIsReadOfAKeyThatNamesNothingIsNothing(t *testing.T) {
 		require.Empty(t, hits)
 	}
 }
+
+// In most collations to lower a text takes longer than to look for a word in it.
+func TestATextIsLoweredOnceForAllWords(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), testkit.Database(t, db.Up))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for name, in := range map[string]Sight{"a reader": OfReader(nil, Reader{UserID: 7}), "a viewer": OfViewer(nil, nil, []int32{1}, 10)} {
+		sql, args := in.vectorsSQL(query{embedder: "e", words: []string{"a", "b"}})
+		rows, err := conn.Query(t.Context(), `EXPLAIN (VERBOSE, COSTS OFF) `+sql, args)
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.NotContains(t, strings.Join(plan, "\n"), "strpos(lower(", name)
+	}
+}

@@ -20,8 +20,9 @@ func (in Sight) vectorsSQL(q query) (sql string, args pgx.NamedArgs) {
 		rows = `SELECT c.* FROM unnest(@within::integer[]) k (id) CROSS JOIN LATERAL (` + rows + ` AND c.connector_id = k.id LIMIT @rows::integer) c LIMIT @rows::integer`
 		args["within"], args["rows"] = in.within, in.most+1
 	}
+	// OFFSET 0 has each text lowered once, and not once for each word.
 	return `SELECT r.try_id, r.first_no, r.document_id, r.no, r.embedding,
-    (SELECT coalesce(sum(length(w)) FILTER (WHERE strpos(lower(r.text), w) > 0), 0)::real / greatest(sum(length(w)), 1) FROM unnest(@words::text[]) w)::real
+    (SELECT coalesce(sum(length(w)) FILTER (WHERE strpos(l.text, w) > 0), 0)::real / greatest(sum(length(w)), 1) FROM (SELECT lower(r.text) AS text OFFSET 0) l, unnest(@words::text[]) w)::real
 FROM (` + rows + `) r`, args
 }
 
