@@ -6,17 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/search/qdrant"
 )
 
 // rareWords of a query are searched for by themselves, because in a long chunk one word is lost in the noise of a hashed vector.
 // The longest words are taken, because longer words are rarer. Each adds up to rareLimit candidates.
 const rareWords, rareLimit = 4, 50
+
+// indexTimeout bounds what an index is waited for: less than what a search has, so that it says that the index does not answer.
+const indexTimeout = 4 * time.Second
 
 // ErrIndex says that the index does not answer, or is not the one that is kept.
 var ErrIndex = errors.New("the search index does not answer")
@@ -68,7 +73,9 @@ func (x *index) nearest(ctx context.Context, in Sight, q query) ([]candidate, er
 		return nil, err
 	}
 	within := qdrant.Within{Scopes: in.scopes, Connectors: q.Sources}
-	hits, err := collection.Nearest(ctx, q.vector, within, longest(q.words), shortlist, rareLimit)
+	hits, err := deadline.Get(ctx, "search.index", indexTimeout, func(ctx context.Context) ([]qdrant.Hit, error) {
+		return collection.Nearest(ctx, q.vector, within, longest(q.words), shortlist, rareLimit)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIndex, err)
 	}

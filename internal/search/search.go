@@ -81,7 +81,8 @@ type Origin struct {
 type Found struct {
 	// Hits are the best, best first. Those that do not match the text are left out.
 	Hits []Hit
-	// IsPartial says that there were more chunks than the Sight lets a search compare.
+	// IsPartial says that there were more chunks than the Sight lets a search compare, or that an index named as many as it may, some of which are
+	// not for who asks: there may be others.
 	IsPartial bool
 }
 
@@ -152,6 +153,9 @@ func (s *Searcher) Find(ctx context.Context, in Sight, question Question) (Found
 	hits, err := in.read(ctx, q, near)
 	if err != nil {
 		return Found{}, err
+	}
+	if s.index != nil { // what is not for who asks took the places of what is
+		out.IsPartial = len(near) >= shortlist && len(hits) < len(near)
 	}
 	out.Hits = ranked(hits, q.words)
 	out.Hits = out.Hits[:min(question.Limit, len(out.Hits))]

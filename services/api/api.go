@@ -53,9 +53,8 @@ type API struct {
 	proxies   proxies
 	streams   *streams
 	searcher  *search.Searcher
-	// searches has a place for each search that is under way.
-	searches chan struct{}
-	ways     *signin.Ways
+	searches  *searchPlaces
+	ways      *signin.Ways
 	// crossOrigin tells requests that another site has a browser make.
 	crossOrigin *http.CrossOriginProtection
 	metrics     *metrics
@@ -105,7 +104,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	}
 	a := &API{
 		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
-		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: make(chan struct{}, max(1, cfg.DatabaseMaxConns/2)),
+		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newSearchPlaces(int(max(1, cfg.DatabaseMaxConns/2))),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	ourWords()

@@ -20,6 +20,7 @@ import (
 	"github.com/echomind/sync/internal/freshness"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/line"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/search"
 	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/internal/secret"
@@ -54,11 +55,20 @@ type Search struct {
 	PageSize int64   `query:"page_size" minimum:"1" maximum:"100" default:"20" format:"int32" doc:"How many hits at most. There is no next page: scores compare the hits of one search with each other."`
 }
 
-// Resolve refuses an address that cannot be read whole, such as one with more than 10,000 values: what it names would be left out, and more be searched than was asked for.
+// Resolve refuses an address that cannot be read whole, such as one with more than 10,000 values, or of which a part would not count: what it names would be left out, and more be searched than was asked for.
 func (s *Search) Resolve(ctx huma.Context) []error {
 	at := ctx.URL()
-	if _, err := url.ParseQuery(at.RawQuery); err != nil {
+	given, err := url.ParseQuery(at.RawQuery)
+	if err != nil {
 		return []error{&huma.ErrorDetail{Location: "query", Message: "must be readable, with at most 100 values of source"}}
+	}
+	if slices.Contains(given["source"], "") {
+		return []error{&huma.ErrorDetail{Location: "query.source", Message: "has an empty value: must be the number of a connector, or left out to search all that you see"}}
+	}
+	for _, name := range []string{"q", "scope", "page_size"} {
+		if n := len(given[name]); n > 1 {
+			return []error{&huma.ErrorDetail{Location: "query." + name, Message: fmt.Sprintf("is given %d times: must be given once", n)}}
+		}
 	}
 	return nil
 }
@@ -134,6 +144,8 @@ func (a *API) search(ctx context.Context, in *Search) (*SearchAnswer, error) {
 	switch {
 	case errors.Is(err, search.ErrIndex):
 		return nil, problem.IndexAway(err)
+	case postgres.Locked(err): // it holds no row: somebody changes the tables
+		return nil, problem.Unavailable(err)
 	case errors.As(err, &pg) && pg.Code == "57014": // its statement took too long
 		return nil, problem.SlowSearch(err)
 	}
@@ -141,12 +153,11 @@ func (a *API) search(ctx context.Context, in *Search) (*SearchAnswer, error) {
 }
 
 func (a *API) searchNow(ctx context.Context, in *Search, asked []int32) (*SearchAnswer, error) {
-	select { // a search takes a connection for long: others are left to what takes less
-	case a.searches <- struct{}{}:
-		defer func() { <-a.searches }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	done, err := a.searches.begin(ctx, requestOf(ctx).UserID)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	out := &SearchAnswer{}
 	within, err := a.searched(ctx, in, asked, &out.Body.Searched)
 	if err != nil {

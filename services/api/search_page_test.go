@@ -56,6 +56,9 @@ func TestASearchOnThePageIsAFormWhoseFiltersAreInTheAddress(t *testing.T) {
 	require.Contains(t, b.get("/search?q=zebra&zone=Europe/Berlin").text, "Europe/Berlin")
 	require.Equal(t, http.StatusUnprocessableEntity, b.get("/search?q=zebra&scope=none").status)
 	require.Equal(t, http.StatusUnprocessableEntity, b.get("/search?q=zebra&source=x").status)
+	for _, unreadable := range []string{"source=%zz", "source=1;", "scope=org;"} {
+		require.Equal(t, http.StatusUnprocessableEntity, b.get("/search?q=zebra&"+unreadable).status, unreadable)
+	}
 	require.Equal(t, http.StatusUnauthorized, w.browser().get("/search?q=zebra").status)
 }
 

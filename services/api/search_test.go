@@ -202,6 +202,7 @@ func TestWhatIsWrongWithASearchIsSaidByItsField(t *testing.T) {
 		"": "query.q", "q=": "query.q", "q=%3F%21": "query.q", "q=%ff%fe": "query.q", "q=a%00b": "query.q", "q=" + strings.Repeat("x", 501): "query.q",
 		"q=" + strings.Join(words, "+"): "query.q", "q=a&page_size=0": "query.page_size", "q=a&page_size=-1": "query.page_size", "q=a&page_size=101": "query.page_size",
 		"q=a&page_size=x": "query.page_size", "q=a&scope=system": "query.scope", "q=a&scope=": "", "q=a&source=0": "query.source[0]", "q=a&source=1&source=-1": "query.source[1]",
+		"q=a&source=": "query.source", "q=a&source=&source=1": "query.source", "q=a&q=b": "query.q", "q=a&scope=org&scope=user": "query.scope", "q=a&page_size=1&page_size=2": "query.page_size",
 		"q=a&source=4294967297": "query.source[0]", "q=a&source=x": "query.source", "q=a" + strings.Repeat("&source=1", 101): "query.source", "q=a&page_token=x": "query.page_token",
 	} {
 		r := me.do("GET", "/search?"+asked, nil)

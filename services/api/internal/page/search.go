@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/echomind/sync/services/api/internal/problem"
 )
 
 // freshness is how fresh a source is.
@@ -155,7 +157,10 @@ const searchRows, choiceRows = 20, 100
 
 // search is a search, as the address has it.
 func (p *pages) search(q *request) error {
-	given := q.URL.Query()
+	given, err := url.ParseQuery(q.URL.RawQuery)
+	if err != nil { // what cannot be read would be left out, and more be searched than was asked for
+		return problem.Invalid("address", "cannot be read; search from the form")
+	}
 	view := searchView{common: q.common("Search", "search"), Q: strings.TrimSpace(given.Get("q")), Scope: given.Get("scope")}
 	for _, id := range given["source"] {
 		if id != "" && !slices.Contains(view.Chosen, id) {

@@ -149,6 +149,13 @@ func IndexAway(cause error) *Problem {
 	return p
 }
 
+// ManySearches is of a search that waited in vain for others.
+func ManySearches() *Problem {
+	p := kind("unavailable", "Not available now", 503, "Too many searches are under way.", "Try again after Retry-After, one search at a time.")
+	p.retryAfter = 2
+	return p
+}
+
 // SlowSearch is of a search that compares too much.
 func SlowSearch(cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, "The search took too long.", "Name sources, or fewer of them. The operator can have an index kept, which makes searches fast: docs/search.md.")
