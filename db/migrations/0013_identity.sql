@@ -691,7 +691,7 @@ CREATE VIEW api.chunks AS
 SELECT k.id AS connector_id, k.name AS connector, k.scope, k.last_sync_at, k.fresh_within_minutes, k.synced_version, k.config_version, k.seen_at,
     d.source_id, d.title, d.url, d.updated_at AS stored_at, c.try_id, c.first_no, c.document_id, c.no, c.text, c.heading_path, c.start_offset, c.end_offset, c.embedder, c.embedding
 FROM api.sources k
-JOIN documents d ON d.connector_id = k.id AND d.deleted_at IS NULL AND d.config_version >= k.since_version
+JOIN documents d ON d.connector_id = k.id AND d.try_id IS NOT NULL AND d.deleted_at IS NULL AND d.config_version >= k.since_version
 JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id;
 
 -- Which index a search asks.

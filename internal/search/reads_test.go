@@ -141,3 +141,19 @@ func TestATextIsLoweredOnceForAllWords(t *testing.T) {
 		require.NotContains(t, strings.Join(plan, "\n"), "strpos(lower(", name)
 	}
 }
+
+// For a document without parts, such as one that failed, none are looked for: a source may have a million of these.
+func TestForADocumentWithoutPartsNoneAreLookedFor(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), testkit.Database(t, db.Up))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for name, in := range map[string]Sight{"a reader": OfReader(nil, Reader{UserID: 7}), "a viewer": OfViewer(nil, nil, []int32{1}, 10)} {
+		sql, args := in.vectorsSQL(query{embedder: "e", words: []string{"a"}})
+		rows, err := conn.Query(t.Context(), `EXPLAIN (COSTS OFF) `+sql, args)
+		require.NoError(t, err)
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(plan, "\n"), "try_id IS NOT NULL", name)
+	}
+}
