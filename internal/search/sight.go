@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -30,6 +31,8 @@ type Sight struct {
 	// within are the connectors whose vectors are compared where no index is kept, and most is how many of these; nil and 0: all.
 	within []int32
 	most   int
+	// patience is how long these are compared; where most is 0 until the context's end.
+	patience time.Duration
 }
 
 // Reader is who searches: a user, with the groups they belong to.
@@ -60,9 +63,11 @@ func OfReader(pool *pgxpool.Pool, reader Reader) Sight {
 }
 
 // OfViewer is what whoever sees whom the transactions of ask serve: the view api.chunks says what that is. scopes are those of their points, nil for
-// who sees all. Where no index is kept the chunks of the connectors within are compared, the most of them in the order of these.
-func OfViewer(ask Asking, scopes []string, within []int32, most int) Sight {
-	return Sight{ask: ask, chunks: "api.chunks", kept: "api.search_index", scopes: scopes, within: append([]int32{}, within...), most: most}
+// who sees all. Where no index is kept the chunks of the connectors within are compared, the most of them in the order of these, for so long.
+func OfViewer(ask Asking, scopes []string, within []int32, most int, patience time.Duration) Sight {
+	return Sight{
+		ask: ask, chunks: "api.chunks", kept: "api.search_index", scopes: scopes, within: append([]int32{}, within...), most: most, patience: patience,
+	}
 }
 
 // with are the parameters of the relation, and others.

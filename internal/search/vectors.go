@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -26,54 +27,97 @@ func (in Sight) vectorsSQL(q query) (sql string, args pgx.NamedArgs) {
 FROM (` + rows + `) r`, args
 }
 
+// portion is how many chunks are read at once where a search compares for a bounded time.
+const portion = 1000
+
 // nearest compares the vectors in sight and returns the best, best first, and whether there were more than are compared.
 func (in Sight) nearest(ctx context.Context, q query) (near []candidate, isPartial bool, err error) {
-	var best candidates
+	var c comparison
 	err = in.ask(ctx, func(ctx context.Context, db Querier) (err error) {
-		best, isPartial, err = in.compare(ctx, db, q)
+		c = comparison{most: in.most, vector: q.vector}
+		if in.most == 0 {
+			sql, args := in.vectorsSQL(q)
+			_, err = c.take(ctx, db, sql, args)
+			return err
+		}
+		isPartial, err = in.inPortions(ctx, db, q, &c)
 		return err
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("search vectors: %w", err)
 	}
-	near = make([]candidate, len(best))
-	for i := len(best) - 1; i >= 0; i-- {
-		near[i] = heap.Pop(&best).(candidate)
+	near = make([]candidate, len(c.best))
+	for i := len(c.best) - 1; i >= 0; i-- {
+		near[i] = heap.Pop(&c.best).(candidate)
 	}
 	return near, isPartial, nil
 }
 
-func (in Sight) compare(ctx context.Context, db Querier, q query) (best candidates, isPartial bool, err error) {
+// inPortions compares until there are no more chunks, or the time is over. db is a transaction.
+func (in Sight) inPortions(ctx context.Context, db Querier, q query, c *comparison) (isPartial bool, err error) {
+	until := time.Now().Add(in.patience)
 	sql, args := in.vectorsSQL(q)
-	rows, err := db.Query(ctx, sql, args)
+	rows, err := db.Query(ctx, `DECLARE in_sight NO SCROLL CURSOR FOR `+sql, args)
 	if err != nil {
-		return nil, false, err
+		return false, err
+	}
+	if rows.Close(); rows.Err() != nil {
+		return false, rows.Err()
+	}
+	for more := true; more && !isPartial; {
+		n, err := c.take(ctx, db, fmt.Sprintf(`FETCH %d FROM in_sight`, portion))
+		if err != nil {
+			return false, err
+		}
+		more = n == portion
+		isPartial = c.seen > in.most || more && time.Now().After(until)
+	}
+	rows, err = db.Query(ctx, `CLOSE in_sight`)
+	if err != nil {
+		return false, err
+	}
+	rows.Close()
+	return isPartial, rows.Err()
+}
+
+// comparison keeps the best of what it has seen.
+type comparison struct {
+	// most is how many chunks it compares; 0 = all.
+	most, seen int
+	vector     []float32
+	best       candidates
+}
+
+// take compares what a statement returns, and says how much that was.
+func (c *comparison) take(ctx context.Context, db Querier, sql string, args ...any) (n int, err error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return 0, err
 	}
 	defer rows.Close()
-	for compared := 0; rows.Next(); compared++ {
-		if in.most > 0 && compared == in.most {
-			isPartial = true
+	for ; rows.Next(); n++ {
+		if c.seen++; c.most > 0 && c.seen > c.most {
 			continue // the last row
 		}
 		raw := rows.RawValues()
-		score, err := dot(raw[4], q.vector)
+		score, err := dot(raw[4], c.vector)
 		if err != nil {
-			return nil, false, fmt.Errorf("read a vector: %w", err)
+			return 0, fmt.Errorf("read a vector: %w", err)
 		}
 		rank := score + math.Float32frombits(binary.BigEndian.Uint32(raw[5]))
-		if len(best) == shortlist && rank <= best[0].rank {
+		if len(c.best) == shortlist && rank <= c.best[0].rank {
 			continue
 		}
-		c := candidate{score: score, rank: rank}
-		if err := rows.Scan(&c.try, &c.firstNo, &c.documentID, &c.no, nil, nil); err != nil {
-			return nil, false, fmt.Errorf("read a candidate: %w", err)
+		one := candidate{score: score, rank: rank}
+		if err := rows.Scan(&one.try, &one.firstNo, &one.documentID, &one.no, nil, nil); err != nil {
+			return 0, fmt.Errorf("read a candidate: %w", err)
 		}
-		heap.Push(&best, c)
-		if len(best) > shortlist {
-			heap.Pop(&best)
+		heap.Push(&c.best, one)
+		if len(c.best) > shortlist {
+			heap.Pop(&c.best)
 		}
 	}
-	return best, isPartial, rows.Err()
+	return n, rows.Err()
 }
 
 var errVector = errors.New("not a one-dimensional real[] of the query's length")

@@ -33,6 +33,8 @@ const (
 	searchTimeout = 8 * time.Second
 	// mostCompared is how many chunks a search compares, of how many sources, where no index is kept: 2 KB are read for each chunk.
 	mostCompared, mostSources = 50_000, 10_000
+	// comparing is how long they are compared: then the best so far are the answer.
+	comparing = 3 * time.Second
 	// mostWords is how many different words a search has: each is looked for in each chunk that is compared.
 	mostWords = 32
 	// excerpt is how many characters of a chunk are shown, and mostTitle how many bytes of a title.
@@ -123,7 +125,7 @@ type Searched struct {
 	Sources          int32         `json:"sources" doc:"How many sources, up to 10,000."`
 	NeverSynced      int32         `json:"never_synced" doc:"How many of these have never completed a sync, so that little or nothing of them is found."`
 	NeverSyncedFirst []NamedSource `json:"never_synced_first" doc:"Up to 10 of these."`
-	Whole            bool          `json:"whole" doc:"Whether everything was compared. If false: name fewer sources, or have the operator keep an index."`
+	Whole            bool          `json:"whole" doc:"Whether everything was compared, or, where an index is kept, all that it has by now. If false: name fewer sources, or have the operator keep an index."`
 }
 
 // SearchAnswer is what a search has found.
@@ -171,7 +173,7 @@ func (a *API) searchNow(ctx context.Context, in *Search, asked []int32) (*Search
 			return work(ctx, tx)
 		})
 	}
-	sight := search.OfViewer(ask, pointScopes(requestOf(ctx).Who, in.Scope), within, mostCompared)
+	sight := search.OfViewer(ask, pointScopes(requestOf(ctx).Who, in.Scope), within, mostCompared, comparing)
 	found, err := a.searcher.Find(ctx, sight, search.Question{Text: in.Q, Limit: int(in.PageSize), Sources: asked, Scope: in.Scope})
 	if err != nil {
 		return nil, err
