@@ -499,7 +499,11 @@ CREATE TABLE followers (
     connector_id integer PRIMARY KEY,
     look_at      timestamptz,
     -- Counts how often it was told: a look that was told meanwhile is repeated.
-    told         bigint NOT NULL DEFAULT 0
+    told         bigint NOT NULL DEFAULT 0,
+    -- When it was moved last, or got another to run after; and since when one without a schedule waits for the rest of those that it runs after: since the first of
+    -- them has ended, and it is at rest. Whatever moves it begins anew, an end of the same one does not.
+    rests_since  timestamptz,
+    waits_since  timestamptz
 ) WITH (fillfactor = 60);
 -- FollowersToLookAt: whose time has come.
 CREATE INDEX followers_look ON followers (look_at, connector_id) WHERE look_at IS NOT NULL;

@@ -74,7 +74,8 @@ BEGIN
     ELSIF OLD.over_at IS NULL AND NEW.over_at IS NOT NULL AND NEW.claimed_at IS NOT NULL THEN   -- what was never claimed has used nothing
         PERFORM moves.use_ends(ARRAY[NEW.id]);
     END IF;
-    UPDATE followers f SET look_at = look, told = f.told + 1 WHERE f.connector_id = NEW.id AND f.look_at IS DISTINCT FROM look;
+    UPDATE followers f SET look_at = look, told = f.told + 1, rests_since = moment, waits_since = NULL
+    WHERE f.connector_id = NEW.id AND (f.look_at IS DISTINCT FROM look OR f.waits_since IS NOT NULL);
     IF look <= moment THEN
         PERFORM pg_notify('connectors_due', NEW.type);
     END IF;
@@ -206,7 +207,7 @@ END $$;
 -- +goose StatementEnd
 
 -- Whether those that connectors run after have come so far as they want: each has an end that is not used, and whose slot is not too old. Else which of them is waited for,
--- the one with the shortest patience first, how long, and since when the first of the others has come so far. chained: whether it runs after any.
+-- the one with the shortest patience first, how long, and since when, where one of the others has come so far: since the first of these has, and it is at rest. chained: whether it runs after any.
 -- +goose StatementBegin
 CREATE FUNCTION moves.upstreams_of(ids integer[], moment timestamptz)
     RETURNS TABLE (id integer, chained boolean, met boolean, upstream integer, timeout_minutes integer, since timestamptz)
@@ -216,7 +217,9 @@ BEGIN
     RETURN QUERY SELECT k.id, s.* FROM unnest(ids) k(id), LATERAL (
         SELECT count(*) > 0, coalesce(bool_and(e.has), false),
             (array_agg(e.upstream_id ORDER BY e.timeout_minutes, e.upstream_id) FILTER (WHERE NOT e.has))[1],
-            min(e.timeout_minutes) FILTER (WHERE NOT e.has), min(e.ended_at) FILTER (WHERE e.has)
+            min(e.timeout_minutes) FILTER (WHERE NOT e.has),
+            CASE WHEN bool_or(e.has) THEN (
+                SELECT coalesce(f.waits_since, greatest(f.rests_since, min(e.ended_at) FILTER (WHERE e.has))) FROM followers f WHERE f.connector_id = k.id) END
         FROM (SELECT a.*, a.counted_no > a.used AND (a.max_age_minutes IS NULL OR coalesce(a.ended_for >= moment - make_interval(mins => a.max_age_minutes), false)) AS has
             FROM run_after_ends a WHERE a.connector_id = k.id OFFSET 0) e) s;
 END $$;
@@ -251,27 +254,29 @@ CREATE FUNCTION moves.give_up_following(ids integer[], upstreams integer[], mome
 BEGIN
     -- One statement: it uses what it has seen, where somebody is still missing.
     WITH e AS MATERIALIZED (
-        SELECT a.connector_id, a.upstream_id, a.no, a.ended_at, k.upstream, a.counted_no > a.used AND (a.max_age_minutes IS NULL
+        SELECT a.connector_id, a.upstream_id, a.no, k.upstream, a.counted_no > a.used AND (a.max_age_minutes IS NULL
             OR coalesce(a.ended_for >= moment - make_interval(mins => a.max_age_minutes), false)) AS has
         FROM unnest(ids, upstreams) k(id, upstream), LATERAL (SELECT r.* FROM run_after_ends r WHERE r.connector_id = k.id OFFSET 0) a),
-    vain AS (SELECT e.connector_id, min(e.upstream) AS upstream, min(e.ended_at) FILTER (WHERE e.has) AS since FROM e GROUP BY e.connector_id HAVING NOT bool_and(e.has)),
+    vain AS (SELECT e.connector_id, min(e.upstream) AS upstream FROM e GROUP BY e.connector_id HAVING NOT bool_and(e.has)),
     used AS (
         INSERT INTO upstream_uses AS u (connector_id, upstream_id, used)
         SELECT e.connector_id, e.upstream_id, e.no FROM e JOIN vain USING (connector_id) WHERE e.has
         ON CONFLICT (connector_id, upstream_id) DO UPDATE SET used = EXCLUDED.used)
     INSERT INTO runs (id, connector_id, type, trigger, missed_count, due_at, started_at, completed_at, status, reason, config_version)
-    SELECT gen_random_uuid(), c.id, c.type, 'upstream', 1, coalesce(v.since, moment), clock_timestamp(), clock_timestamp(), 'missed',
+    SELECT gen_random_uuid(), c.id, c.type, 'upstream', 1, coalesce((SELECT f.waits_since FROM followers f WHERE f.connector_id = c.id), moment), clock_timestamp(), clock_timestamp(), 'missed',
         format('upstream %s did not complete', v.upstream), c.config_version
     FROM vain v, LATERAL (SELECT l.id, l.type, l.config_version FROM connectors l WHERE l.id = v.connector_id OFFSET 0) c;
 END $$;
 -- +goose StatementEnd
 
--- Writes down when connectors that the transaction has locked are looked at again, null = when they are told; not of one that was told since it was looked at.
+-- Writes down when connectors that the transaction has locked are looked at again, null = when they are told; not of one that was told since it was looked at. sinces:
+-- since when those without a schedule wait for the rest of those that they run after; no array = as it stands.
 -- +goose StatementBegin
-CREATE FUNCTION moves.look_again(ids integer[], were_told bigint[], moments timestamptz[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_seqscan = off AS $$
+CREATE FUNCTION moves.look_again(ids integer[], were_told bigint[], moments timestamptz[], sinces timestamptz[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
-    UPDATE followers f SET look_at = k.at FROM unnest(ids, were_told, moments) k(id, told, at) WHERE f.connector_id = k.id AND f.told = k.told;
+    UPDATE followers f SET look_at = CASE WHEN f.told = k.told THEN k.at ELSE f.look_at END, waits_since = CASE WHEN sinces IS NULL THEN f.waits_since ELSE k.since END
+    FROM unnest(ids, were_told, moments, sinces) k(id, told, at, since) WHERE f.connector_id = k.id;
 END $$;
 -- +goose StatementEnd
 
@@ -478,8 +483,8 @@ BEGIN
         kept_plan = c.kept_plan || '{"upstreams_met_at": null}'
             || CASE WHEN c.kept_plan ->> 'due_reason' = 'upstream' THEN '{"status": "ACTIVE", "next_sync_at": null, "due_reason": null}' ELSE '{}'::jsonb END
     WHERE c.id = ANY (ids);
-    INSERT INTO followers AS f (connector_id, look_at) SELECT k.id, moment FROM unnest(ids) k(id)
-        ON CONFLICT (connector_id) DO UPDATE SET look_at = EXCLUDED.look_at, told = f.told + 1;
+    INSERT INTO followers AS f (connector_id, look_at, rests_since) SELECT k.id, moment, moment FROM unnest(ids) k(id)
+        ON CONFLICT (connector_id) DO UPDATE SET look_at = EXCLUDED.look_at, rests_since = EXCLUDED.rests_since, told = f.told + 1;
     PERFORM pg_notify('connectors_due', (SELECT c.type FROM connectors c WHERE c.id = ids[1]));
     RETURN NULL;
 END $$;
@@ -557,11 +562,11 @@ CREATE TRIGGER run_after_audit AFTER INSERT OR UPDATE OR DELETE ON run_after
 REVOKE ALL ON FUNCTION moves.note_ends(integer[], text), moves.see_ends(jsonb), moves.use_ends(integer[]), moves.may_follow(connectors, connectors),
     moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
-    moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]), moves.cycle_among(integer[], integer[]),
+    moves.look_again(integer[], bigint[], timestamptz[], timestamptz[]), moves.stop_following(integer[]), moves.cycle_of(integer[]), moves.cycle_among(integer[], integer[]),
     run_after_turn(), run_after_refuse(), run_after_replace(), run_after_added(), run_after_changed(), run_after_refuse_system(), connectors_note_follower(), connectors_leave_chain() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hand_on(integer, integer, integer), moves.hand_on_all(integer[], bigint[], integer), moves.have_told(integer, bigint, text, timestamptz, boolean), moves.lock_followers(integer[], timestamptz),
     moves.upstreams_of(integer[], timestamptz), moves.let_follow(integer[]), moves.give_up_following(integer[], integer[], timestamptz),
-    moves.look_again(integer[], bigint[], timestamptz[]), moves.stop_following(integer[]) TO echomind_scheduler;
+    moves.look_again(integer[], bigint[], timestamptz[], timestamptz[]), moves.stop_following(integer[]) TO echomind_scheduler;
 GRANT SELECT ON upstream_ends, followers TO echomind_scheduler;
 GRANT SELECT, INSERT, UPDATE (accepts, max_age_minutes, timeout_minutes), DELETE ON run_after TO echomind_console;
 GRANT SELECT ON upstream_ends, upstream_uses, followers, run_after_ends TO echomind_console;
@@ -592,7 +597,7 @@ DROP FUNCTION connectors_note_follower();
 DROP FUNCTION moves.cycle_of(integer[]);
 DROP FUNCTION moves.cycle_among(integer[], integer[]);
 DROP FUNCTION moves.stop_following(integer[]);
-DROP FUNCTION moves.look_again(integer[], bigint[], timestamptz[]);
+DROP FUNCTION moves.look_again(integer[], bigint[], timestamptz[], timestamptz[]);
 DROP FUNCTION moves.give_up_following(integer[], integer[], timestamptz);
 DROP FUNCTION moves.let_follow(integer[]);
 DROP FUNCTION moves.upstreams_of(integer[], timestamptz);

@@ -50,6 +50,7 @@ func TestALookReadsFewBuffersHoweverManyWait(t *testing.T) {
 		"one end is told":      {ended, `SELECT moves.hand_on_all(ARRAY[$1::integer], ARRAY[1::bigint], $2)`, []any{alone, fewTold}, 3 * mostBuffers},
 		"one is locked":        {told, `SELECT id FROM moves.lock_followers(ARRAY[$1::integer])`, []any{few}, 2 * mostBuffers},
 		"one is decided about": {ended, `SELECT * FROM moves.upstreams_of(ARRAY[$1::integer], now())`, []any{few}, mostBuffers},
+		"one waits on":         {told, `SELECT moves.look_again(ARRAY[$1::integer], ARRAY[1::bigint], ARRAY[now()], ARRAY[now()])`, []any{few}, mostBuffers},
 		"one is let go":        {ended, `SELECT moves.let_follow(ARRAY[$1::integer])`, []any{few}, 4 * mostBuffers},
 	} {
 		for _, mode := range []string{"auto", "force_generic_plan"} {

@@ -157,7 +157,7 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place) (int, er
 			return write(ctx, tx, how, rows, set, func(r dbgen.LockFollowersRow, err error) error {
 				s.log.Error("what becomes of a connector that runs after others cannot be written, and it is looked at later; the others go on",
 					"connector", r.ID, "err", err)
-				return s.lookLater(ctx, tx, b, []int32{r.ID}, []time.Time{r.Now.Add(lookAgain)})
+				return s.lookLater(ctx, tx, b, []int32{r.ID}, []time.Time{r.Now.Add(lookAgain)}, nil)
 			})
 		})
 	})
@@ -177,12 +177,13 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place) (int, er
 	return len(page), nil
 }
 
-func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids []int32, at []time.Time) error {
+// lookLater writes down when to look again, and since when who has no schedule waits; sinces nil: as it stands.
+func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids []int32, at, sinces []time.Time) error {
 	told := make([]int64, len(ids))
 	for i, id := range ids {
 		told[i] = b.told[id]
 	}
-	return wrap("write down when to look again", s.queries.WithTx(tx).LookAgain(ctx, dbgen.LookAgainParams{Ids: ids, Told: told, Moments: at}))
+	return wrap("write down when to look again", s.queries.WithTx(tx).LookAgain(ctx, dbgen.LookAgainParams{Ids: ids, Told: told, Moments: at, Sinces: sinces}))
 }
 
 // followed is what became of one page.
@@ -198,7 +199,7 @@ type fates struct {
 	vain, upstream []int32 // those without a schedule that wait for somebody no more, and for whom
 	plans          []*plan
 	waiting        []int32
-	until          []time.Time
+	until, since   []time.Time // since: who has no schedule and waits for the rest of its upstreams
 }
 
 // follow writes down what becomes of connectors whose upstreams are looked at. The policies of their slots come first.
@@ -261,7 +262,7 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 		}
 	}
 	if len(f.waiting) > 0 {
-		if err := s.lookLater(ctx, tx, b, f.waiting, f.until); err != nil {
+		if err := s.lookLater(ctx, tx, b, f.waiting, f.until, f.since); err != nil {
 			return err
 		}
 	}
@@ -271,7 +272,10 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 
 // decide says what becomes of one connector. What has waited since before back, when no scheduler looked, waits anew: its upstreams could not run either.
 func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf, back time.Time) {
-	waits := func(until time.Time) { f.waiting, f.until = append(f.waiting, r.ID), append(f.until, until) }
+	began := never
+	waits := func(until time.Time) {
+		f.waiting, f.until, f.since = append(f.waiting, r.ID), append(f.until, until), append(f.since, began)
+	}
 	patience := time.Duration(u.TimeoutMinutes) * time.Minute
 	if !u.Chained {
 		f.stop = append(f.stop, r.ID)
@@ -282,8 +286,10 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf,
 		case u.Met:
 			f.met = append(f.met, r.ID)
 		case patience == 0 || u.Since.Equal(never):
+			began = u.Since
 			waits(never)
 		case r.Now.Sub(latest(u.Since, back)) < patience:
+			began = u.Since
 			waits(latest(u.Since, back).Add(patience))
 		default:
 			f.vain, f.upstream = append(f.vain, r.ID), append(f.upstream, u.Upstream)

@@ -49,7 +49,8 @@ SELECT moves.give_up_following(@ids::integer[], @upstreams::integer[], @now::tim
 
 -- name: LookAgain :exec
 -- A moment before 2001: when it is told.
-SELECT moves.look_again(@ids::integer[], @told::bigint[], ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest(@moments::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no));
+SELECT moves.look_again(@ids::integer[], @told::bigint[], ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest(@moments::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no),
+    CASE WHEN sqlc.narg('sinces')::timestamptz[] IS NOT NULL THEN ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest(sqlc.narg('sinces')::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no) END);
 
 -- name: StopFollowing :exec
 SELECT moves.stop_following(@ids::integer[]);

@@ -64,7 +64,7 @@ func lookAtChains(ctx context.Context, pool *pgxpool.Pool, follower int32) error
 			if met {
 				_, err = tx.Exec(ctx, `SELECT moves.let_follow(ARRAY[$1::int])`, follower)
 			} else {
-				_, err = tx.Exec(ctx, `SELECT moves.look_again(ARRAY[$1::int], $2, ARRAY[NULL::timestamptz])`, follower, told)
+				_, err = tx.Exec(ctx, `SELECT moves.look_again(ARRAY[$1::int], $2, ARRAY[NULL::timestamptz], NULL)`, follower, told)
 			}
 			return wrapped("write what becomes of who runs after others", err)
 		})

@@ -151,7 +151,10 @@ func (f *chainFlags) write(ctx context.Context, q *dbgen.Queries, id int32) erro
 // chainRefused is what to correct of a --run-after that the database refuses.
 func chainRefused(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && strings.HasPrefix(postgres.Constraint(err), "run_after_") {
+	switch constraint := postgres.Constraint(err); {
+	case constraint == "run_after_not_itself":
+		return usagef("--run-after: a connector would run after itself")
+	case errors.As(err, &pg) && strings.HasPrefix(constraint, "run_after_"):
 		return usagef("--run-after: %s", strings.TrimPrefix(pg.Message, "run_after: "))
 	}
 	return err

@@ -33,3 +33,12 @@ func TestHostileChainsAreRefusedWithTheirFlag(t *testing.T) {
 	}
 	require.NotContains(t, u.succeed("connectors", "list"), " 2 ")
 }
+
+func TestAConnectorAfterItselfIsRefusedInWords(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t)
+	u.add("--config", `{"url":"file:///a"}`, "--refresh", "manual")
+	out := u.run("connectors", "update", "1", "--run-after", "1")
+	require.Equal(t, 2, out.code)
+	require.Contains(t, out.stderr, "--run-after: a connector would run after itself\n")
+}

@@ -260,18 +260,25 @@ func (q *Queries) LockFollowers(ctx context.Context, arg LockFollowersParams) ([
 }
 
 const lookAgain = `-- name: LookAgain :exec
-SELECT moves.look_again($1::integer[], $2::bigint[], ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($3::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no))
+SELECT moves.look_again($1::integer[], $2::bigint[], ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($3::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no),
+    CASE WHEN $4::timestamptz[] IS NOT NULL THEN ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($4::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no) END)
 `
 
 type LookAgainParams struct {
 	Ids     []int32
 	Told    []int64
 	Moments []time.Time
+	Sinces  []time.Time
 }
 
 // A moment before 2001: when it is told.
 func (q *Queries) LookAgain(ctx context.Context, arg LookAgainParams) error {
-	_, err := q.db.Exec(ctx, lookAgain, arg.Ids, arg.Told, arg.Moments)
+	_, err := q.db.Exec(ctx, lookAgain,
+		arg.Ids,
+		arg.Told,
+		arg.Moments,
+		arg.Sinces,
+	)
 	return err
 }
 
