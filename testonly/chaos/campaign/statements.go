@@ -45,6 +45,7 @@ var allowed = map[string]struct {
 	"LockStale":               {60 * 1000, "one row for a page of 1000 connectors that wait for keys"},
 	"Park":                    {60 * 500, "one row for a batch of up to 500 that begin to wait for a key"},
 	"Unpark":                  {60 * 500, "one row for a batch of up to 500 that wait no longer"},
+	"WaitingKeys":             {200, "by schedulers that are killed often: 583 for a connection's first call, 9 for each later one"},
 	"UpstreamsToTell":         {150, "mostly finds nobody, behind what was told of since the last look"},
 	"FollowersToLookAt":       {150, "as UpstreamsToTell"},
 	"HandOnAll":               {60 * 100, "one row for a page of up to 100 connectors that have ended"},
