@@ -44,7 +44,7 @@ func TestAFollowerWhoseConditionFailsRunsWhereAnotherUpstreamIsAdded(t *testing.
 	}
 }
 
-func TestAFollowerWhoseConditionFailsIsTriedWhereAnUpstreamIsRemoved(t *testing.T) {
+func TestAFollowerWhoseConditionFailsFollowsNobodyWhereItsUpstreamIsRemoved(t *testing.T) {
 	s := setStage(t)
 	s.counted(10)
 	s.condition("enough", enough)
