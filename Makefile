@@ -52,13 +52,16 @@ SLOW := ./services/scheduler ./services/semantic ./sdk/worker ./cmd/echomind/int
 test: build ## pass the tests
 	go test -p 3 -timeout 1h $(SLOW) work
 
-# Not those that ask Postgres alone, programs that are built without the detector, or tests that do one thing after another for minutes.
-RACE_NOTHING := /sync/db$$|/chaos/audit$$|/internal/(console|contract|evidence|stack)$$
+# The race detector sees what runs at once: packages whose code shares something, but for those whose tests run programs that are built
+# without it, and the two whose tests run whole services. Test files that ask Postgres, or do one thing after another for minutes, say
+# `//go:build !race`.
+RACE_SHARES  := "sync(/atomic)?"|errgroup|\bgo (func\b|[a-zA-Z_.]+\()|\bchan\b
+RACE_NOTHING := /internal/(console|stack)$$
+RACE_TOO     := ./testonly/model ./services/connector/internal/endtoend
 
-RACE_SKIP := ^Test(EveryOperationIsForWhomTheTableSays.*|EveryPageIsForWhomTheTableSays|NoPeriodCompletesTwiceWhateverFails|EachSlotHasOneLineWhateverItsUserChangesAndWhateverFails|ThreeDaysOfChecksAreFewLinesOfTheLedger|APageOf(LongErrors|LargeEntriesOrRuns)IsShortAndHasANext|TwiceTheTextIsTwiceTheWork|OfALongTextABoundedPartIsLookedAtAndShown|VeryManyThatFailedAreNotLostBitByBit|RepliesThatAreTooMuchForAPageAreAskedForThreadByThread|APageOfThreadsKeepsAsManyRepliesAsItHasRoomFor|HostileContentIsReadInBoundedTime|MoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments|WhatWasRefused.*|AFullQuota.*|TheTextOfADocumentIsBoundedByItsContent|ADocumentThatNeedsTooMuchMemoryFailsAlone|ATextOfMoreSectionsThanAreStoredIsRefusedByItsContent|TheAnswerOfAChildIsBoundedByItsContent|TooManyCSVRowsAreRefused|TheLargestAnswerIsTaken|ALibraryThatIsAwayLosesNothingBitByBit|ALongListingOfWhatIsStoredGoesOnFromItsLastPage|ADriveThatIsLeftDuringARelistingTakesNothingElseAlong|NoRequestMakesADefectOfOurs|APreviewSaysWhatTheLedger(OfYears)?WillSay|APageOfLargeConfigurationsIsShortAndHasANext|PagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts|ASiteOfEndlessLongURLsIsCrawledAsFarAsThereIsMemoryForThem|APageOfNothingButTagsTakesLittleMemory|SyncsCompleteThoughMoreIsAwayThanThePlaceAnswersFor)$$
-
-race: ## the tests under the race detector
-	go test -p 3 -timeout 1h -race -skip '$(RACE_SKIP)' $$(go list $(SLOW) work | grep -vE '$(RACE_NOTHING)')
+race: ## the tests of what runs at once, under the race detector
+	go test -p 3 -timeout 1h -race $(filter-out ./cmd/%,$(SLOW)) $(RACE_TOO) $$(go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}}{{"\n"}}{{end}}' work | \
+		grep . | xargs grep -lE '$(RACE_SHARES)' | xargs dirname | sort -u | grep -vE '$(RACE_NOTHING)')
 
 model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or MODEL_SEED
 	go test -count=1 -v -timeout 2h -run TestThePromisesHoldInEveryHistory ./testonly/model \

@@ -1,3 +1,7 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package source_test
 
 import (
@@ -382,4 +386,25 @@ func TestSyncsThatComeNoFurtherLeaveTheStateThoughTheirOwnerAllowsDeletions(t *t
 			require.Equal(t, states[5], at)
 		}
 	}
+}
+
+func TestWhatWasRefusedAndHasNoVersionIsReadEachTime(t *testing.T) {
+	store := workertest.New()
+	store.Refuses = func(worker.Document) bool { return true }
+	opts := source.Options{Unresumed: true}
+	none := func(int) string { return "" }
+	for range 3 {
+		_, err := sync1(t.Context(), store, listAll(300, none, okRead), opts)
+		require.NoError(t, err)
+	}
+	store.Refuses = func(d worker.Document) bool { return d.SourceID != "f0250" }
+	reads := map[int]int{}
+	small := func(i int) (source.Content, error) {
+		reads[i]++
+		return source.Content{Hash: fmt.Sprint("new", i), Sections: []chunk.Section{{Text: "x"}}}, nil
+	}
+	opts.Workers = 1
+	_, err := sync1(t.Context(), store, listAll(300, none, small), opts)
+	require.NoError(t, err)
+	require.Len(t, reads, 300)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/source"
-	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/sdk/worker/workertest"
 )
 
@@ -191,27 +190,6 @@ func TestWhatAListingRemovesAndWhatIsLostBesidesCountTogether(t *testing.T) {
 	})
 	_, err := sync1(t.Context(), store, src, source.Options{})
 	require.Error(t, err, "60 of 100")
-}
-
-func TestWhatWasRefusedAndHasNoVersionIsReadEachTime(t *testing.T) {
-	store := workertest.New()
-	store.Refuses = func(worker.Document) bool { return true }
-	opts := source.Options{Unresumed: true}
-	none := func(int) string { return "" }
-	for range 3 {
-		_, err := sync1(t.Context(), store, listAll(300, none, okRead), opts)
-		require.NoError(t, err)
-	}
-	store.Refuses = func(d worker.Document) bool { return d.SourceID != "f0250" }
-	reads := map[int]int{}
-	small := func(i int) (source.Content, error) {
-		reads[i]++
-		return source.Content{Hash: fmt.Sprint("new", i), Sections: []chunk.Section{{Text: "x"}}}, nil
-	}
-	opts.Workers = 1
-	_, err := sync1(t.Context(), store, listAll(300, none, small), opts)
-	require.NoError(t, err)
-	require.Len(t, reads, 300)
 }
 
 func TestAListingMayBeginWhileChangesAreRead(t *testing.T) {

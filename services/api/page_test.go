@@ -15,49 +15,6 @@ import (
 	"github.com/echomind/sync/testonly/movestest"
 )
 
-// What each page answers about a connector to each standing: what one may not see is not there, and what one may not change is not changed.
-func TestEveryPageIsForWhomTheTableSays(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
-	w.exec(`INSERT INTO connector_types (name, kind, system, max_concurrent_syncs) VALUES ('tidy', 'job', true, 0)`)
-	for _, role := range identity.Roles {
-		for _, s := range []standing{{role, false, false}, {role, true, false}, {role, true, true}} {
-			w.exec(`DELETE FROM group_members`)
-			who := identity.Who{UserID: 7, Role: role}
-			if s.member {
-				w.exec(`INSERT INTO group_members VALUES (7, 'g', $1)`, s.leader)
-				who.Groups = []string{"g"}
-			}
-			if s.leader {
-				who.Leads = []string{"g"}
-			}
-			b := w.as(7, s.role).signedIn()
-			for _, of := range []identity.Ownership{
-				{UserID: 7, Scope: "user"}, {UserID: 8, Scope: "user"}, {UserID: 8, Scope: "group", GroupID: "g"}, {UserID: 7, Scope: "group", GroupID: "h"},
-				{UserID: 8, Scope: "org"}, {UserID: 8, Scope: "org", System: true},
-				{Scope: "system", System: true},
-			} {
-				c := w.something(of)
-				for operation, asked := range map[identity.Operation][]string{
-					identity.GetConnector: {"GET", "/sources/%d"}, identity.PreviewSchedule: {"GET", "/sources/%d/schedule"},
-					identity.UpdateConnector: {"POST", "/sources/%d/schedule"}, identity.SyncConnector: {"POST", "/sources/%d/sync"}, identity.DisableConnector: {"POST", "/sources/%d/disable"},
-					identity.EnableConnector: {"POST", "/sources/%d/enable"},
-				} {
-					want := expected(who, operation, of)
-					page := b.do(asked[0], fmt.Sprintf(asked[1], c.id), url.Values{"refresh_freq_minutes": {"77"}})
-					if want < 300 {
-						want = http.StatusOK
-					}
-					require.Equal(t, want, page.status, "%s by %+v of %+v: %s", operation, s, of, page.text)
-				}
-				require.Equal(t, who.Sees(of), strings.Contains(b.get("/").text, fmt.Sprintf(`"/sources/%d"`, c.id)), "%+v lists %+v", s, of)
-				w.exec(`DELETE FROM connectors`)
-			}
-		}
-	}
-}
-
 // hostile is what breaks out of a page that does not escape it.
 const hostile = `<script>alert(1)</script>"'><img src=x onerror=alert(1)>{{.}}`
 

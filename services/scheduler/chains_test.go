@@ -1,3 +1,7 @@
+//go:build !race
+
+// What Postgres decides is the same under the race detector.
+
 package scheduler
 
 import (
@@ -43,11 +47,6 @@ func (s *stage) runs(ids ...int32) {
 		}
 		s.complete(id)
 	}
-}
-
-func (s *stage) follow(scheduler *Scheduler) {
-	s.Helper()
-	s.do(scheduler.Follow(s.Context()))
 }
 
 // followed looks at chains, and fails the test unless a claim then takes these.

@@ -1,24 +1,13 @@
+//go:build !race
+
+// What Postgres decides is the same under the race detector.
+
 package scheduler
 
 import (
 	"testing"
 	"time"
 )
-
-const nightly = "0 3 * * *"
-
-// cronConnector has synced once and is planned by a schedule up to some time ago.
-func (s *stage) cronConnector(schedule string, ago time.Duration) int32 {
-	s.Helper()
-	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": schedule, "last_sync_at": time.Now().Add(-ago)})
-	s.force(`UPDATE connectors SET planned_through = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
-	return id
-}
-
-func (s *stage) plan() {
-	s.Helper()
-	s.do(s.scheduler().Plan(s.Context()))
-}
 
 func TestANewCronConnectorWaitsForItsFirstSlot(t *testing.T) {
 	s := setStage(t)
@@ -197,15 +186,6 @@ func TestAfterARunTheScheduleGoesOnWhereItWasPlanned(t *testing.T) {
 	s.plan()
 	want(s, true, `SELECT next_sync_at = planned_through + interval '1 minute' AND next_sync_at < clock_timestamp()
 		AND due_reason = 'schedule' FROM connectors WHERE id = $1`, id)
-}
-
-// complete ends a claimed connector's run with everything stored.
-func (s *stage) complete(id int32) {
-	s.Helper()
-	try := s.pickUp(id, time.Minute)
-	s.exec(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, try.Run)
-	_, err := s.moves.Complete(s.Context(), try.Run)
-	s.do(err)
 }
 
 func TestAnIntervalCountsFromTheVerdict(t *testing.T) {

@@ -296,3 +296,32 @@ func (s *stage) countIs(want int, sql string, args ...any) func() error {
 		return err
 	}
 }
+
+const nightly = "0 3 * * *"
+
+// cronConnector has synced once and is planned by a schedule up to some time ago.
+func (s *stage) cronConnector(schedule string, ago time.Duration) int32 {
+	s.Helper()
+	id := s.connector(row{"refresh_freq_minutes": nil, "schedule_cron": schedule, "last_sync_at": time.Now().Add(-ago)})
+	s.force(`UPDATE connectors SET planned_through = clock_timestamp() - $2::interval WHERE id = $1`, id, ago)
+	return id
+}
+
+func (s *stage) plan() {
+	s.Helper()
+	s.do(s.scheduler().Plan(s.Context()))
+}
+
+// complete ends a claimed connector's run with everything stored.
+func (s *stage) complete(id int32) {
+	s.Helper()
+	try := s.pickUp(id, time.Minute)
+	s.exec(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, try.Run)
+	_, err := s.moves.Complete(s.Context(), try.Run)
+	s.do(err)
+}
+
+func (s *stage) follow(scheduler *Scheduler) {
+	s.Helper()
+	s.do(scheduler.Follow(s.Context()))
+}

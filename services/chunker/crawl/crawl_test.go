@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,53 +14,6 @@ import (
 
 	"github.com/echomind/sync/services/chunker/crawl"
 )
-
-// Not parallel: it lowers a bound of all crawls.
-func TestASiteOfEndlessLongURLsIsCrawledAsFarAsThereIsMemoryForThem(t *testing.T) {
-	const most = 64 << 10
-	defer crawl.SetMaxURLBytes(most)()
-	s := newSite(t)
-	pad := strings.Repeat("a", 1000)
-	for name, page := range map[string]func(w http.ResponseWriter, id int64){
-		"links": func(w http.ResponseWriter, id int64) {
-			for i := range 30 {
-				_, _ = fmt.Fprintf(w, `<a href="/%d-%d-%s">x</a>`, id, i, pad)
-			}
-		},
-		"links that redirect to longer ones": func(w http.ResponseWriter, id int64) {
-			for i := range 30 {
-				_, _ = fmt.Fprintf(w, `<a href="/to/%d-%d">x</a>`, id, i)
-			}
-		},
-		"pages that name others": func(w http.ResponseWriter, id int64) {
-			_, _ = fmt.Fprintf(w, `<link rel=canonical href="/%d-named-%s">`, id, pad)
-			for i := range 30 {
-				_, _ = fmt.Fprintf(w, `<a href="/%d-%d-%s">x</a>`, id, i, pad)
-			}
-		},
-	} {
-		var n atomic.Int64
-		s.on("*", func(w http.ResponseWriter, r *http.Request) {
-			id := n.Add(1)
-			if to, is := strings.CutPrefix(r.URL.Path, "/to/"); is {
-				http.Redirect(w, r, "/"+to+pad, http.StatusFound)
-				return
-			}
-			w.Header().Set("Content-Type", "text/html")
-			_, _ = fmt.Fprintf(w, "<main>%d</main>", id)
-			page(w, id)
-		}).status("/robots.txt", 404)
-		st := newStore()
-		res := crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.MaxPages, c.MaxDepth = ptr(50_000), ptr(20) })
-		require.True(t, res.Truncated, name)
-		bytes := 0
-		for id := range st.docs {
-			bytes += len(id)
-		}
-		require.LessOrEqual(t, bytes, most, name)
-		require.Greater(t, len(st.docs), 15, name)
-	}
-}
 
 func TestASiteIsReadWithinItsHost(t *testing.T) {
 	other := newSite(t).page("/", "other")

@@ -1,3 +1,7 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package crawl_test
 
 import (
@@ -7,6 +11,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,4 +66,51 @@ func TestPagesThatUnpackAsTextTakeNoMoreMemoryThanTheRoomCounts(t *testing.T) {
 	require.Equal(t, pages+1, result.Stored)
 	require.Less(t, most, int64(pages)*room.Cost(int64(len(body))), "what so many bodies are counted as")
 	require.Zero(t, shared.Taken())
+}
+
+// Not parallel: it lowers a bound of all crawls.
+func TestASiteOfEndlessLongURLsIsCrawledAsFarAsThereIsMemoryForThem(t *testing.T) {
+	const most = 64 << 10
+	defer crawl.SetMaxURLBytes(most)()
+	s := newSite(t)
+	pad := strings.Repeat("a", 1000)
+	for name, page := range map[string]func(w http.ResponseWriter, id int64){
+		"links": func(w http.ResponseWriter, id int64) {
+			for i := range 30 {
+				_, _ = fmt.Fprintf(w, `<a href="/%d-%d-%s">x</a>`, id, i, pad)
+			}
+		},
+		"links that redirect to longer ones": func(w http.ResponseWriter, id int64) {
+			for i := range 30 {
+				_, _ = fmt.Fprintf(w, `<a href="/to/%d-%d">x</a>`, id, i)
+			}
+		},
+		"pages that name others": func(w http.ResponseWriter, id int64) {
+			_, _ = fmt.Fprintf(w, `<link rel=canonical href="/%d-named-%s">`, id, pad)
+			for i := range 30 {
+				_, _ = fmt.Fprintf(w, `<a href="/%d-%d-%s">x</a>`, id, i, pad)
+			}
+		},
+	} {
+		var n atomic.Int64
+		s.on("*", func(w http.ResponseWriter, r *http.Request) {
+			id := n.Add(1)
+			if to, is := strings.CutPrefix(r.URL.Path, "/to/"); is {
+				http.Redirect(w, r, "/"+to+pad, http.StatusFound)
+				return
+			}
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprintf(w, "<main>%d</main>", id)
+			page(w, id)
+		}).status("/robots.txt", 404)
+		st := newStore()
+		res := crawlOK(t, s, st, func(c *crawl.Config, _ *crawl.Options) { c.MaxPages, c.MaxDepth = ptr(50_000), ptr(20) })
+		require.True(t, res.Truncated, name)
+		bytes := 0
+		for id := range st.docs {
+			bytes += len(id)
+		}
+		require.LessOrEqual(t, bytes, most, name)
+		require.Greater(t, len(st.docs), 15, name)
+	}
 }

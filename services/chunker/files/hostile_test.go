@@ -232,17 +232,6 @@ func TestAPathIsBoundedAsItIsAndNotAsItIsWritten(t *testing.T) {
 	require.Equal(t, files.Result{Result: source.Result{Listed: 2, Unchanged: 2}, Whole: true}, run(t, dir, s))
 }
 
-func TestMoreFoldersThatCannotBeReadThanAreToldApartKeepAllDocuments(t *testing.T) {
-	for folders, deleted := range map[int]int{1000: 1, 1001: 0} {
-		dir := t.TempDir()
-		within(t, dir, folders)
-		s := newStore()
-		s.Seed(worker.Document{SourceID: "gone.txt", VersionToken: "1-1", ContentHash: "x"})
-		r := run(t, dir, s)
-		require.Equal(t, files.Result{Result: source.Result{Listed: folders + 2, Put: 1, Failed: folders + 1, Unchanged: 1 - deleted, Deleted: deleted}}, r)
-	}
-}
-
 func TestAGrowingFileIsReadOnceAndSeenAgain(t *testing.T) {
 	dir := folder(t, map[string]string{"log.txt": "line\n"})
 	cfg := config(dir)

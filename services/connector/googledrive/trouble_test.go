@@ -1,3 +1,7 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package googledrive_test
 
 import (
@@ -225,4 +229,38 @@ func TestASignInThatFailsIsNotSaidToBeGoogleDrive(t *testing.T) {
 	f.opts.Client = &http.Client{Transport: signInFails{}}
 	_, err := f.try()
 	require.EqualError(t, err, signInFails{}.Error())
+}
+
+// The tokens expire, and everything is listed again. The run stops somewhere; until the next, the account has left a shared drive, which its
+// owner allows to go.
+func TestADriveThatIsLeftDuringARelistingTakesNothingElseAlong(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newFixture(t)
+		f.MaxPage = 25
+		f.cfg = googledrive.Config{IncludeSharedDrives: true}
+		f.lots(root, 125)
+		team, other := f.Drive("Team"), f.Drive("Other")
+		f.lots(team, 100)
+		f.lots(other, 25)
+		f.sync()
+		require.Len(t, f.store.files(), 250)
+		f.ExpireTokens()
+		f.store.kill = func(checkpoint int) (bool, bool) { return false, checkpoint == n }
+		_, err := f.try()
+		f.store.kill = nil
+		if err == nil { // there is no such checkpoint
+			require.Greater(t, n, 5)
+			return
+		}
+		require.ErrorIs(t, err, errKilled)
+		f.Leave(team, false)
+		_, _ = f.try()
+		f.store.Allows = true
+		_, err = f.try()
+		for range 3 {
+			require.NoError(t, err)
+			_, err = f.try()
+		}
+		require.Len(t, f.store.files(), 150, "stopped at checkpoint %d", n)
+	}
 }

@@ -1,3 +1,7 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package graph_test
 
 import (

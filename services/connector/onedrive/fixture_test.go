@@ -2,6 +2,7 @@ package onedrive_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -137,4 +138,19 @@ func (w *world) files(parent string, n int) []string {
 		ids[i] = w.fake.File(parent, fmt.Sprintf("%04d.txt", i), fmt.Sprintf("the text of file %d", i))
 	}
 	return ids
+}
+
+// killedAt ends a sync at its nth checkpoint from now on.
+func (w *world) killedAt(n int) {
+	w.t.Helper()
+	at := w.sink.Checkpoints() + n
+	w.sink.OnCheckpoint = func(n int) error {
+		if n == at {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	_, err := w.try(w.t.Context())
+	require.ErrorContains(w.t, err, "killed")
+	w.sink.OnCheckpoint = nil
 }

@@ -1,7 +1,10 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package onedrive_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -12,21 +15,6 @@ import (
 
 // full refuses everything, as the quota of an owner does who has no room left.
 func full(worker.Document) bool { return true }
-
-// killedAt ends a sync at its nth checkpoint from now on.
-func (w *world) killedAt(n int) {
-	w.t.Helper()
-	at := w.sink.Checkpoints() + n
-	w.sink.OnCheckpoint = func(n int) error {
-		if n == at {
-			return errors.New("killed")
-		}
-		return nil
-	}
-	_, err := w.try(w.t.Context())
-	require.ErrorContains(w.t, err, "killed")
-	w.sink.OnCheckpoint = nil
-}
 
 func TestWhatAFullQuotaRefusesInAListingOfSeveralRunsComesOnceThereIsRoom(t *testing.T) {
 	w := newWorld(t)

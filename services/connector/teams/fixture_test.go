@@ -177,3 +177,18 @@ func post(w *world, author, word string, files ...string) fakegraph.Post {
 	}
 	return p
 }
+
+// killedAt ends a sync at its nth checkpoint from now on.
+func (w *world) killedAt(n int) {
+	w.t.Helper()
+	at := w.store.Checkpoints() + n
+	w.store.OnCheckpoint = func(n int) error {
+		if n == at {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	_, err := w.try(w.t.Context())
+	require.ErrorContains(w.t, err, "killed")
+	w.store.OnCheckpoint = nil
+}

@@ -1,3 +1,7 @@
+//go:build !race
+
+// One thing after another for minutes: there is no race to find.
+
 package teams_test
 
 import (
@@ -10,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/sdk/worker/workertest"
 )
 
 func full(worker.Document) bool { return true }
@@ -17,21 +22,6 @@ func full(worker.Document) bool { return true }
 // fullForFiles has no room for the text of files. What has no text is stored all the same.
 func fullForFiles(d worker.Document) bool {
 	return strings.Contains(d.SourceID, "/guid") && len(d.Chunks) > 0
-}
-
-// killedAt ends a sync at its nth checkpoint from now on.
-func (w *world) killedAt(n int) {
-	w.t.Helper()
-	at := w.store.Checkpoints() + n
-	w.store.OnCheckpoint = func(n int) error {
-		if n == at {
-			return errors.New("killed")
-		}
-		return nil
-	}
-	_, err := w.try(w.t.Context())
-	require.ErrorContains(w.t, err, "killed")
-	w.store.OnCheckpoint = nil
 }
 
 // saidLongAgo posts threads that nobody asks for again by themselves.
@@ -199,4 +189,32 @@ func TestTheFileOfAReplyIsStoredThoughTheSyncThatFindsItDies(t *testing.T) {
 	require.ErrorContains(t, err, "killed")
 	w.store.OnPut = nil
 	w.sync()
+}
+
+func TestRepliesThatAreTooMuchForAPageAreAskedForThreadByThread(t *testing.T) {
+	w := newWorld(t)
+	long := strings.TrimSpace(strings.Repeat("long ", 10<<10))
+	for thread := range 2 {
+		root := w.say("", "Ann", fmt.Sprint("root", thread))
+		for i := range 110 {
+			w.say(root, "Bob", fmt.Sprint("reply", i, ". ", long))
+		}
+	}
+	_, err := w.try(t.Context())
+	require.NoError(t, err)
+	docs := w.docs()
+	require.Len(t, docs, 2)
+	for id, d := range docs {
+		text := workertest.Text(d)
+		for i := range 110 {
+			require.True(t, strings.Contains(text, fmt.Sprintf("reply%d.", i)), "%s %d", id, i)
+		}
+	}
+	var replies int
+	for _, path := range w.fake.Requests() {
+		if strings.HasSuffix(path, "/replies") {
+			replies++
+		}
+	}
+	require.Positive(t, replies)
 }

@@ -97,34 +97,6 @@ func TestAThreadWithMoreRepliesThanAreExpandedIsWhole(t *testing.T) {
 	w.sync()
 }
 
-func TestRepliesThatAreTooMuchForAPageAreAskedForThreadByThread(t *testing.T) {
-	w := newWorld(t)
-	long := strings.TrimSpace(strings.Repeat("long ", 10<<10))
-	for thread := range 2 {
-		root := w.say("", "Ann", fmt.Sprint("root", thread))
-		for i := range 110 {
-			w.say(root, "Bob", fmt.Sprint("reply", i, ". ", long))
-		}
-	}
-	_, err := w.try(t.Context())
-	require.NoError(t, err)
-	docs := w.docs()
-	require.Len(t, docs, 2)
-	for id, d := range docs {
-		text := workertest.Text(d)
-		for i := range 110 {
-			require.True(t, strings.Contains(text, fmt.Sprintf("reply%d.", i)), "%s %d", id, i)
-		}
-	}
-	var replies int
-	for _, path := range w.fake.Requests() {
-		if strings.HasSuffix(path, "/replies") {
-			replies++
-		}
-	}
-	require.Positive(t, replies)
-}
-
 func TestOldThreadsAreNotAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	for i := range 5 {

@@ -135,7 +135,7 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 		{"a worker fetches and the broker is away", func(w *world) { w.syncing("10 seconds"); w.away = errors.New("no route") },
 			evidence.BrokerAway, true, []string{"NATS: no route"}},
 		{"its worker is lost", func(w *world) { w.syncing("-3 seconds"); w.service("echomind-scheduler") },
-			evidence.WorkerLost, false, []string{"ran out 3", "the scheduler gives it to another worker within 5s"}},
+			evidence.WorkerLost, false, []string{"it ran out ", "the scheduler gives it to another worker within 5s"}},
 		{"its worker is lost long since, and nobody looks", func(w *world) { w.syncing("-10 minutes") },
 			evidence.WorkerLost, false, []string{"gives it to another worker within 5s once a scheduler runs"}},
 		{"its worker is lost again", func(w *world) {
