@@ -50,7 +50,7 @@ SLOW := ./services/scheduler ./services/semantic ./sdk/worker ./cmd/echomind/int
 # Many packages wait as much as they compute, for deadlines, leases and servers; more than three at once slow each other down.
 # Go's own ten minutes for a package are too few on a busy machine.
 test: build ## pass the tests
-	go test -p 3 -timeout 1h $(SLOW) work
+	go test -p 3 -timeout 1h -vet=off $(SLOW) work
 
 # The race detector sees what runs at once: packages whose code shares something, but for those whose tests run programs that are built
 # without it, and the two whose tests run whole services. Test files that ask Postgres, or do one thing after another for minutes, say
@@ -60,7 +60,7 @@ RACE_NOTHING := /internal/(console|stack)$$
 RACE_TOO     := ./testonly/model ./services/connector/internal/endtoend
 
 race: ## the tests of what runs at once, under the race detector
-	go test -p 3 -timeout 1h -race $(filter-out ./cmd/%,$(SLOW)) $(RACE_TOO) $$(go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}}{{"\n"}}{{end}}' work | \
+	go test -p 3 -timeout 1h -vet=off -race $(filter-out ./cmd/%,$(SLOW)) $(RACE_TOO) $$(go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}}{{"\n"}}{{end}}' work | \
 		grep . | xargs grep -lE '$(RACE_SHARES)' | xargs dirname | sort -u | grep -vE '$(RACE_NOTHING)')
 
 model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or MODEL_SEED
@@ -68,12 +68,12 @@ model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or
 		-rapid.seed=$(or $(MODEL_SEED),0) -rapid.checks=$(or $(MODEL_HISTORIES),200)
 
 test-kube: $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm ## leader election and chart against a real kube-apiserver (the first time it is built: minutes)
-	cd $(ELECTION) && GOWORK=off go test -race ./...
-	cd $(CHART) && GOWORK=off go test ./cluster
+	cd $(ELECTION) && GOWORK=off go test -vet=off -race ./...
+	cd $(CHART) && GOWORK=off go test -vet=off ./cluster
 
 # Go keeps a passed test as long as what it read itself is the same; the chart is read by helm.
 test-helm: $(TOOLS)/helm ## the chart as helm renders it: lint, every values file, each concern, what is refused
-	cd $(CHART) && GOWORK=off go test -count=1 . ./generate
+	cd $(CHART) && GOWORK=off go test -vet=off -count=1 . ./generate
 
 DOCKER_BUILD ?= docker build
 VERSION      ?= $(shell git describe --tags --always --dirty)
@@ -112,7 +112,7 @@ $(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-l
 	cd $(NODE_EXAMPLE) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
 
 test-node: $(NODE_EXAMPLE)/node_modules ## examples/node, a subscriber in JavaScript, against the real services (needs node)
-	cd cmd/echomind && CONTRACT_NODE_MODULES=$(NODE_EXAMPLE)/node_modules go test -tags node -vet=all -count=1 -run TestASubscriberInJavaScript ./internal/contract
+	cd cmd/echomind && CONTRACT_NODE_MODULES=$(NODE_EXAMPLE)/node_modules go test -tags node -vet=off -count=1 -run TestASubscriberInJavaScript ./internal/contract
 
 # That release's programs are built in a worktree of their own; they are kept, by their commit.
 test-upgrade: ## upgrade FROM=<git ref> to what is here under running syncs; no run may fail
@@ -146,12 +146,12 @@ chaos-mutants: chaos-build ## defects put back one at a time: the audit must see
 test-alerts: chaos-build ## the alert rules: by promtool, and under faults by a real Prometheus (Debian: apt-get install prometheus)
 	promtool check rules helm/echomind/files/alerts.yaml
 	promtool test rules testonly/chaos/alerts/testdata/alerts_test.yaml
-	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=all -count=1 ./testonly/chaos/alerts
+	ALERTS_PROGRAMS=$(CURDIR)/$(CHAOS) go test -tags alerts -vet=off -count=1 ./testonly/chaos/alerts
 
 # Everything that the last stages of .ci/run compile.
 later: chaos-build $(TOOLS)/etcd $(TOOLS)/kube-apiserver $(TOOLS)/helm
-	cd $(ELECTION) && GOWORK=off go test -race -exec true ./...
-	cd $(CHART) && GOWORK=off go test -exec true ./...
+	cd $(ELECTION) && GOWORK=off go test -vet=off -race -exec true ./...
+	cd $(CHART) && GOWORK=off go test -vet=off -exec true ./...
 
 recovery: chaos-build ## measure how long it takes to be back after a fault, with default settings
 	$(CHAOS)/chaos -bin $(CHAOS) -recovery
@@ -208,8 +208,8 @@ lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
 	$(BUF) breaking --against contract/proto/baseline.binpb
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
-	go vet work
-	for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
+	go vet -tags node,alerts work
+	for m in $(MODULES); do (cd $$m && GOWORK=off go list -export ./... >/dev/null); done
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy -diff) || { echo "run make tidy"; exit 1; }; done
 	$(LINT) run $(addsuffix /...,$(addprefix ./,$(filter-out .,$(MODULES)))) ./...
 	for m in $(ELECTION) $(CHART) tools/licences; do (cd $$m && GOWORK=off $(LINT) run ./...); done
