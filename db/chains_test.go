@@ -100,7 +100,7 @@ func TestNobodyRunsAfterAConnectorThatItsOwnerDoesNotSee(t *testing.T) {
 	b.exec(`INSERT INTO users (user_id) VALUES (1), (2)`)
 	b.exec(`INSERT INTO group_members (user_id, group_id) VALUES (1, 'ours')`)
 	for _, id := range []int32{theirs, others, 1_000_000} {
-		b.refuses(fmt.Sprintf("upstream_id is %d, which does not exist, or which the owner of connector %d does not see", id, mine[0]), runAfter, mine[0], id)
+		b.refuses(fmt.Sprintf("upstream_id is %d, which does not exist, or which the owner of connector \"docs\" does not see", id), runAfter, mine[0], id)
 	}
 	b.refuses("connector_id is 1000000, which does not exist", runAfter, 1_000_000, mine[0])
 	for _, id := range []int32{mine[1], everybodys, group} {
