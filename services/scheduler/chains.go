@@ -27,7 +27,7 @@ const (
 	mostFollowers = 100
 	// mostWideFollowers is the same of those that run after many, up to a thousand each.
 	mostWideFollowers = 5
-	// wideAnyway is after how many pages wide ends are told of though others are still to be looked at.
+	// wideAnyway is after how many pages those are told and looked at that run after many, though there is more of the others.
 	wideAnyway = 10
 	// mostPages bounds one look at chains. What it has not come to is the next look's, which follows at once.
 	mostPages = 1000
@@ -56,13 +56,13 @@ func (s *Scheduler) chains(ctx context.Context) error {
 }
 
 // Follow tells connectors that those they run after have ended, and lets those go that wait for nobody any more, or no longer. It is all read
-// from rows, where the ends stand: what a look does not come to, the next one does. It goes on behind what is held or refused. A page has many narrow
-// chains and a few wide ones, so that no chain is behind a thousand connectors that run after the same thousand.
+// from rows, where the ends stand: what a look does not come to, the next one does. It goes on behind what is held or refused. A few wide ends and
+// followers come after a page of narrow ones that is not full, so that no chain is behind a thousand connectors that run after the same thousand.
 func (s *Scheduler) Follow(ctx context.Context) error {
 	var problem error
-	failed, behind := 0, 0
+	failed := 0
 	start := place{at: never}
-	ended, wideEnded, looked, wideLooked := start, start, start, start
+	ended, looked, wideEnded, wideLooked := start, start, start, start
 	for page := 0; ctx.Err() == nil; page++ {
 		if page == mostPages {
 			signal(s.chainWake)
@@ -71,19 +71,21 @@ func (s *Scheduler) Follow(ctx context.Context) error {
 		changed := s.tellChanged(ctx)
 		told, untold := s.tell(ctx, &ended)
 		found, unseen := s.lookAtFollowers(ctx, &looked, false)
-		wide, unseenWide := s.lookAtFollowers(ctx, &wideLooked, true)
-		behind++
-		var wideUntold error
-		if (found < mostFollowers && wide < mostWideFollowers) || behind == wideAnyway {
-			var n int
-			n, wideUntold = s.tellWide(ctx, &wideEnded)
-			told, behind = told+n, 0
+		problems := errors.Join(changed, untold, unseen)
+		anyway := page%wideAnyway == wideAnyway-1
+		if (told < mostEnds && found < mostFollowers) || anyway {
+			wide, err := s.lookAtFollowers(ctx, &wideLooked, true)
+			problems, found = errors.Join(problems, err), found+wide
+			if wide < mostWideFollowers || anyway {
+				n, err := s.tellWide(ctx, &wideEnded)
+				problems, told = errors.Join(problems, err), told+n
+			}
 		}
-		if err := errors.Join(changed, untold, unseen, unseenWide, wideUntold); err != nil {
-			problem = errors.Join(problem, err)
+		if problems != nil {
+			problem = errors.Join(problem, problems)
 			failed++
 		}
-		if told+found+wide == 0 || failed == mostFailed {
+		if told+found == 0 || failed == mostFailed {
 			break
 		}
 	}

@@ -228,6 +228,6 @@ var All = []Mutant{
 		SQL: []Edit{{
 			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap INTO free",
 		}},
-		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{caps},
+		Scenario: capped, Finds: []string{caps},
 	},
 }
