@@ -143,7 +143,7 @@ func TestADeletedConnectorLeavesItsChain(t *testing.T) {
 	b.holds(ids[1], `c.follows AND c.followed AND NOT c.asks_upstreams AND c.due_at IS NULL`)
 	b.exec(`DELETE FROM connectors WHERE id = $1`, ids[1])
 	b.exec(`SELECT moves.hand_on($1, 0, 100)`, ids[1])
-	b.exec(`SELECT moves.have_told($1, 0, 'gone', (SELECT tell_at FROM upstream_ends WHERE connector_id = $1), false)`, ids[1])
+	b.exec(`SELECT moves.have_told($1, 0, 'gone', (SELECT tell_at FROM upstream_ends WHERE connector_id = $1), '{}')`, ids[1])
 	if got := one[string](b, `SELECT (SELECT count(*) FROM run_after) || ' ' || (SELECT string_agg(connector_id::text, ',') FROM upstream_ends) || ' '
 			|| (SELECT string_agg(connector_id::text, ',') FROM followers)`); got != fmt.Sprintf("0 %d %d", ids[0], ids[2]) {
 		t.Errorf("left are %s", got)

@@ -148,7 +148,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Has connectors looked at whose run_after rows were changed while somebody held them: a page, in the order of their ids; it waits for nobody. It says where the page ends; null = it is the last.
+-- Has connectors looked at whose run_after rows were changed while somebody held them: a page, in the order of their ids; it waits for nobody. It says where the page ends; null = there is none.
 -- +goose StatementBegin
 CREATE FUNCTION moves.hand_on_changed(after integer, batch integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

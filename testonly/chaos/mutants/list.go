@@ -226,7 +226,7 @@ var All = []Mutant{
 	{
 		Name: "cap", Was: "claimers of a capped type do not count what is in flight",
 		SQL: []Edit{{
-			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap INTO free",
+			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap - 0 * count(*) INTO free",
 		}},
 		Scenario: capped, Finds: []string{caps},
 	},
