@@ -116,7 +116,7 @@ func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Findin
 	}
 }
 
-// capped has two connectors of a type claimed one after the other whose cap is one.
+// capped has two owners' connectors claimed one after the other, of a type whose cap is one. An owner's own share is counted apart.
 func capped(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	if err := audit.Install(ctx, pool); err != nil {
 		return audit.Finding{}, err
@@ -124,7 +124,7 @@ func capped(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
 	const claim = `SELECT moves.claim(jsonb_agg(jsonb_build_object('id', d.id, 'run_id', gen_random_uuid())), clock_timestamp())
 		FROM moves.lock_due('web', 1, 10) d HAVING count(*) > 0`
 	for _, statement := range []string{
-		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'one', 'web', 1, 0 FROM generate_series(1, 2)`, claim, claim,
+		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'one', 'web', n, 0 FROM generate_series(1, 2) n`, claim, claim,
 	} {
 		if _, err := pool.Exec(ctx, statement); err != nil {
 			return audit.Finding{}, fmt.Errorf("claim what is capped: %w", err)
