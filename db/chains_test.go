@@ -100,7 +100,7 @@ func TestNobodyRunsAfterAConnectorThatItsOwnerDoesNotSee(t *testing.T) {
 	b.exec(`INSERT INTO users (user_id) VALUES (1), (2)`)
 	b.exec(`INSERT INTO group_members (user_id, group_id) VALUES (1, 'ours')`)
 	for _, id := range []int32{theirs, others, 1_000_000} {
-		b.refuses(fmt.Sprintf("upstream_id is %d, which does not exist, or which the owner of connector %d does not see", id, mine[0]), runAfter, mine[0], id)
+		b.refuses(fmt.Sprintf("upstream_id is %d, which does not exist, or which the owner of connector \"docs\" does not see", id), runAfter, mine[0], id)
 	}
 	b.refuses("connector_id is 1000000, which does not exist", runAfter, 1_000_000, mine[0])
 	for _, id := range []int32{mine[1], everybodys, group} {
@@ -143,7 +143,7 @@ func TestADeletedConnectorLeavesItsChain(t *testing.T) {
 	b.holds(ids[1], `c.follows AND c.followed AND NOT c.asks_upstreams AND c.due_at IS NULL`)
 	b.exec(`DELETE FROM connectors WHERE id = $1`, ids[1])
 	b.exec(`SELECT moves.hand_on($1, 0, 100)`, ids[1])
-	b.exec(`SELECT moves.have_told($1, 0, 'gone', (SELECT tell_at FROM upstream_ends WHERE connector_id = $1), false)`, ids[1])
+	b.exec(`SELECT moves.have_told($1, 0, 'gone', (SELECT tell_at FROM upstream_ends WHERE connector_id = $1), '{}')`, ids[1])
 	if got := one[string](b, `SELECT (SELECT count(*) FROM run_after) || ' ' || (SELECT string_agg(connector_id::text, ',') FROM upstream_ends) || ' '
 			|| (SELECT string_agg(connector_id::text, ',') FROM followers)`); got != fmt.Sprintf("0 %d %d", ids[0], ids[2]) {
 		t.Errorf("left are %s", got)

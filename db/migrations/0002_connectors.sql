@@ -479,10 +479,14 @@ CREATE TABLE upstream_ends (
     tell_at       timestamptz,
     -- Whether they may still run after it is to be looked at: it was deleted, or given to somebody else.
     lost          text
-        CONSTRAINT upstream_ends_lost_known CHECK (lost IN ('gone', 'given'))
+        CONSTRAINT upstream_ends_lost_known CHECK (lost IN ('gone', 'given')),
+    -- Who was not told, as somebody held their rows; null = all are to be told.
+    held          integer[],
+    -- Whether many run after it. Those of few are told first. A hint: who tells corrects it.
+    wide          boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 60);
 -- UpstreamsToTell: who has something to tell.
-CREATE INDEX upstream_ends_tell ON upstream_ends (tell_at) WHERE tell_at IS NOT NULL;
+CREATE INDEX upstream_ends_tell ON upstream_ends (wide, tell_at, connector_id) WHERE tell_at IS NOT NULL;
 
 -- Up to which number of an upstream a connector has used its ends, and what it uses once the sync is over that it was let go for. Its lock is
 -- the connector's.
@@ -503,10 +507,21 @@ CREATE TABLE followers (
     -- When it was moved last, or got another to run after; and since when one without a schedule waits for the rest of those that it runs after: since the first of
     -- them has ended, and it is at rest. Whatever moves it begins anew, an end of the same one does not.
     rests_since  timestamptz,
-    waits_since  timestamptz
+    waits_since  timestamptz,
+    -- Whose end it is told of: one that a look has found not to have ended. 0 = nobody's, it stands elsewhere. null = everybody's; so it is until a look that has locked
+    -- this row says otherwise. A look does not put one number in the place of another: an end that comes meanwhile would be told to neither.
+    waits_for    integer,
+    -- Whether it runs after many. Those that run after few are looked at first. A hint: a look corrects it.
+    wide         boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 60);
 -- FollowersToLookAt: whose time has come.
-CREATE INDEX followers_look ON followers (look_at, connector_id) WHERE look_at IS NOT NULL;
+CREATE INDEX followers_look ON followers (wide, look_at, connector_id) WHERE look_at IS NOT NULL;
+
+-- Connectors whose run_after rows were changed while somebody held them. They are looked at after that. Who changes rows waits for no lock here.
+CREATE TABLE changed_followers (
+    connector_id integer NOT NULL
+);
+CREATE INDEX changed_followers_connector ON changed_followers (connector_id);
 
 -- Connectors whose documents are to be swept: those of this configuration and earlier ones. A connector that is put back
 -- under the same id has a later one.
@@ -544,6 +559,7 @@ CREATE TABLE imported_connectors (
 -- +goose Down
 DROP TABLE imported_connectors;
 DROP TABLE deleted_connectors;
+DROP TABLE changed_followers;
 DROP TABLE followers;
 DROP TABLE upstream_uses;
 DROP TABLE upstream_ends;

@@ -450,6 +450,9 @@ BEGIN
     moment := clock_timestamp();
     c.due_reason := 'schedule';
     c.upstreams_met_at := NULL;   -- what it was let go for is for the slot
+    IF c.follows THEN
+        UPDATE upstream_uses u SET seen = NULL WHERE u.connector_id = c.id AND u.seen IS NOT NULL;
+    END IF;
     IF c.over_at IS NULL THEN
         c.over_at := moment;   -- also of one that was changed in flight
         c.claimed_for := NULL;

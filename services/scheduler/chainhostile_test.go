@@ -87,7 +87,7 @@ func TestAnUpstreamThatIsGivenAwayTwiceIsLookedAtTwice(t *testing.T) {
 	told := one[time.Time](s, `SELECT tell_at FROM upstream_ends WHERE connector_id = $1`, a)
 	s.exec(`SELECT moves.hand_on($1, 0, 100)`, a)
 	s.exec(`UPDATE connectors SET scope = 'user' WHERE id = $1`, a)
-	s.exec(`SELECT moves.have_told($1, 0, 'given', $2, false)`, a, told)
+	s.exec(`SELECT moves.have_told($1, 0, 'given', $2, '{}')`, a, told)
 	s.follow(s.scheduler())
 	want(s, 0, `SELECT count(*)::int FROM run_after WHERE connector_id = $1`, id)
 }

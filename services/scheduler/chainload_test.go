@@ -43,14 +43,14 @@ func TestALookReadsFewBuffersHoweverManyWait(t *testing.T) {
 		args        []any
 		most        int
 	}{
-		"nobody has ended":     {"", `SELECT * FROM upstream_ends WHERE tell_at <= clock_timestamp()`, nil, mostBuffers},
-		"some have ended":      {ended, upstreamsToTell, []any{never, 0, mostEnds}, mostBuffers},
-		"nobody is to be seen": {"", followersToLookAt, []any{never, 0, mostFollowers}, mostBuffers},
-		"one is to be seen":    {told, followersToLookAt, []any{never, 0, mostFollowers}, mostBuffers},
+		"nobody has ended":     {"", `SELECT * FROM upstream_ends WHERE NOT wide AND tell_at <= clock_timestamp()`, nil, mostBuffers},
+		"some have ended":      {ended, upstreamsToTell, []any{false, never, 0, mostEnds}, mostBuffers},
+		"nobody is to be seen": {"", followersToLookAt, []any{false, never, 0, mostFollowers}, mostBuffers},
+		"one is to be seen":    {told, followersToLookAt, []any{false, never, 0, mostFollowers}, mostBuffers},
 		"one end is told":      {ended, `SELECT moves.hand_on_all(ARRAY[$1::integer], ARRAY[1::bigint], $2)`, []any{alone, fewTold}, 3 * mostBuffers},
 		"one is locked":        {told, `SELECT id FROM moves.lock_followers(ARRAY[$1::integer])`, []any{few}, 2 * mostBuffers},
 		"one is decided about": {ended, `SELECT * FROM moves.upstreams_of(ARRAY[$1::integer], now())`, []any{few}, mostBuffers},
-		"one waits on":         {told, `SELECT moves.look_again(ARRAY[$1::integer], ARRAY[1::bigint], ARRAY[now()], ARRAY[now()])`, []any{few}, mostBuffers},
+		"one waits on":         {told, `SELECT moves.look_again(ARRAY[$1::integer], ARRAY[1::bigint], ARRAY[now()], ARRAY[now()], ARRAY[$1::integer])`, []any{few}, mostBuffers},
 		"one is let go":        {ended, `SELECT moves.let_follow(ARRAY[$1::integer])`, []any{few}, 4 * mostBuffers},
 	} {
 		for _, mode := range []string{"auto", "force_generic_plan"} {
@@ -66,9 +66,9 @@ func TestALookReadsFewBuffersHoweverManyWait(t *testing.T) {
 // As db/queries/scheduler/chains.sql has them.
 const (
 	upstreamsToTell = `SELECT e.connector_id FROM upstream_ends e
-		WHERE e.tell_at <= (SELECT clock_timestamp()) AND (e.tell_at, e.connector_id) > ($1::timestamptz, $2::integer)
-		ORDER BY e.tell_at, e.connector_id LIMIT $3::integer`
+		WHERE e.wide = $1::boolean AND e.tell_at <= (SELECT clock_timestamp()) AND (e.tell_at, e.connector_id) > ($2::timestamptz, $3::integer)
+		ORDER BY e.tell_at, e.connector_id LIMIT $4::integer`
 	followersToLookAt = `SELECT f.connector_id FROM followers f
-		WHERE f.look_at <= (SELECT clock_timestamp()) AND (f.look_at, f.connector_id) > ($1::timestamptz, $2::integer)
-		ORDER BY f.look_at, f.connector_id LIMIT $3::integer`
+		WHERE f.wide = $1::boolean AND f.look_at <= (SELECT clock_timestamp()) AND (f.look_at, f.connector_id) > ($2::timestamptz, $3::integer)
+		ORDER BY f.look_at, f.connector_id LIMIT $4::integer`
 )

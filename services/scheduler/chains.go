@@ -15,14 +15,20 @@ import (
 )
 
 const (
-	// mostTold is how many of those who run after a connector are told in one transaction.
-	mostTold = 500
+	// mostTold is how many of those who run after a connector are told in one transaction, and after how many told of wide ends those are looked at.
+	mostTold = 1000
 	// fewTold is of how many the end of a connector is told together with those of other connectors.
 	fewTold = 20
 	// mostEnds is how many connectors that have ended are told of before those that were told are looked at.
 	mostEnds = 100
-	// mostFollowers is how many connectors one transaction looks at. Each may run after a thousand others.
+	// mostWideEnds is how many connectors that many run after are told of between two looks at those that run after few.
+	mostWideEnds = 10
+	// mostFollowers is how many connectors one transaction looks at.
 	mostFollowers = 100
+	// mostWideFollowers is the same of those that run after many, up to a thousand each.
+	mostWideFollowers = 5
+	// wideAnyway is after how many pages those are told and looked at that run after many, though there is more of the others.
+	wideAnyway = 10
 	// mostPages bounds one look at chains. What it has not come to is the next look's, which follows at once.
 	mostPages = 1000
 	// mostFailed is after how many pages that Postgres did not answer one look ends.
@@ -50,20 +56,33 @@ func (s *Scheduler) chains(ctx context.Context) error {
 }
 
 // Follow tells connectors that those they run after have ended, and lets those go that wait for nobody any more, or no longer. It is all read
-// from rows, where the ends stand: what a look does not come to, the next one does. It goes on behind what is held or refused.
+// from rows, where the ends stand: what a look does not come to, the next one does. It goes on behind what is held or refused. A few wide ends and
+// followers come after a page of narrow ones that is not full, so that no chain is behind a thousand connectors that run after the same thousand.
 func (s *Scheduler) Follow(ctx context.Context) error {
 	var problem error
 	failed := 0
-	ended, looked := place{at: never}, place{at: never}
+	start := place{at: never}
+	ended, looked, wideEnded, wideLooked := start, start, start, start
 	for page := 0; ctx.Err() == nil; page++ {
 		if page == mostPages {
 			signal(s.chainWake)
 			break
 		}
+		changed := s.tellChanged(ctx)
 		told, untold := s.tell(ctx, &ended)
-		found, unseen := s.lookAtFollowers(ctx, &looked)
-		if err := errors.Join(untold, unseen); err != nil {
-			problem = errors.Join(problem, err)
+		found, unseen := s.lookAtFollowers(ctx, &looked, false)
+		problems := errors.Join(changed, untold, unseen)
+		anyway := page%wideAnyway == wideAnyway-1
+		if (told < mostEnds && found < mostFollowers) || anyway {
+			wide, err := s.lookAtFollowers(ctx, &wideLooked, true)
+			problems, found = errors.Join(problems, err), found+wide
+			if wide < mostWideFollowers || anyway {
+				n, err := s.tellWide(ctx, &wideEnded)
+				problems, told = errors.Join(problems, err), told+n
+			}
+		}
+		if problems != nil {
+			problem = errors.Join(problem, problems)
 			failed++
 		}
 		if told+found == 0 || failed == mostFailed {
@@ -73,69 +92,14 @@ func (s *Scheduler) Follow(ctx context.Context) error {
 	return problem
 }
 
-// tell has those looked at who run after connectors that have ended: a few of these, behind a place. It says of how many.
-func (s *Scheduler) tell(ctx context.Context, behind *place) (int, error) {
-	ends, err := deadline.Get(ctx, "scheduler.upstreams_to_tell", queryTimeout, func(ctx context.Context) ([]dbgen.UpstreamsToTellRow, error) {
-		return s.queries.UpstreamsToTell(ctx, dbgen.UpstreamsToTellParams{AfterAt: behind.at, AfterID: behind.id, Batch: mostEnds})
-	})
-	if err != nil {
-		return 0, wrap("look who has ended before others", err)
+// lookAtFollowers looks at connectors that run after few others, or after many, and whose time has come: a page of them, behind a place. It says how many there were.
+func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place, wide bool) (int, error) {
+	batch := int32(mostFollowers)
+	if wide {
+		batch = mostWideFollowers
 	}
-	var problems []error
-	together := dbgen.HandOnAllParams{Few: fewTold}
-	alone := map[int32]bool{}
-	for _, e := range ends {
-		*behind = place{e.TellAt, e.ConnectorID}
-		if alone[e.ConnectorID] = e.Lost != nil; e.Lost == nil {
-			together.Upstreams, together.Nos = append(together.Upstreams, e.ConnectorID), append(together.Nos, e.No)
-		}
-	}
-	if len(together.Upstreams) > 0 {
-		rest, err := deadline.Get(ctx, "scheduler.hand_on_all", claimTimeout, func(ctx context.Context) ([]int32, error) {
-			return s.queries.HandOnAll(ctx, together)
-		})
-		if err != nil {
-			rest = together.Upstreams
-			problems = append(problems, wrap("tell who runs after connectors", err))
-		}
-		for _, id := range rest {
-			alone[id] = true
-		}
-	}
-	for _, e := range ends {
-		if alone[e.ConnectorID] {
-			problems = append(problems, s.tellOf(ctx, e))
-		}
-	}
-	return len(ends), errors.Join(problems...)
-}
-
-// tellOf tells all who run after one connector. Where somebody holds the row of one of them, all are told once more.
-func (s *Scheduler) tellOf(ctx context.Context, e dbgen.UpstreamsToTellRow) error {
-	held := false
-	for after := int32(0); ; {
-		page, err := deadline.Get(ctx, "scheduler.hand_on", claimTimeout, func(ctx context.Context) (dbgen.HandOnRow, error) {
-			return s.queries.HandOn(ctx, dbgen.HandOnParams{Upstream: e.ConnectorID, AfterID: after, Batch: mostTold})
-		})
-		if err != nil {
-			return fmt.Errorf("tell who runs after connector %d: %w", e.ConnectorID, err)
-		}
-		held = held || page.Held > 0
-		if page.Last == 0 {
-			break
-		}
-		after = page.Last
-	}
-	err := deadline.Do(ctx, "scheduler.have_told", claimTimeout, func(ctx context.Context) error {
-		return s.queries.HaveTold(ctx, dbgen.HaveToldParams{Upstream: e.ConnectorID, No: e.No, Lost: e.Lost, Since: e.TellAt, Held: held})
-	})
-	return wrap(fmt.Sprintf("write down that those who run after connector %d were told", e.ConnectorID), err)
-}
-
-// lookAtFollowers looks at connectors that run after others and whose time has come: a page of them, behind a place. It says how many there were.
-func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place) (int, error) {
 	page, err := deadline.Get(ctx, "scheduler.followers", queryTimeout, func(ctx context.Context) ([]dbgen.FollowersToLookAtRow, error) {
-		return s.queries.FollowersToLookAt(ctx, dbgen.FollowersToLookAtParams{AfterAt: behind.at, AfterID: behind.id, Batch: mostFollowers})
+		return s.queries.FollowersToLookAt(ctx, dbgen.FollowersToLookAtParams{Wide: wide, AfterAt: behind.at, AfterID: behind.id, Batch: batch})
 	})
 	if err != nil || len(page) == 0 {
 		return 0, wrap("look who runs after others", err)
@@ -157,7 +121,7 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place) (int, er
 			return write(ctx, tx, how, rows, set, func(r dbgen.LockFollowersRow, err error) error {
 				s.log.Error("what becomes of a connector that runs after others cannot be written, and it is looked at later; the others go on",
 					"connector", r.ID, "err", err)
-				return s.lookLater(ctx, tx, b, []int32{r.ID}, []time.Time{r.Now.Add(lookAgain)}, nil)
+				return s.lookLater(ctx, tx, b, []int32{r.ID}, []time.Time{r.Now.Add(lookAgain)}, nil, nil)
 			})
 		})
 	})
@@ -177,13 +141,13 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place) (int, er
 	return len(page), nil
 }
 
-// lookLater writes down when to look again, and since when who has no schedule waits; sinces nil: as it stands.
-func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids []int32, at, sinces []time.Time) error {
+// lookLater writes down when to look again, since when who has no schedule waits, and whose end they are told of, 0 = everybody's; nil: as it stands.
+func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids []int32, at, sinces []time.Time, upstreams []int32) error {
 	told := make([]int64, len(ids))
 	for i, id := range ids {
 		told[i] = b.told[id]
 	}
-	return wrap("write down when to look again", s.queries.WithTx(tx).LookAgain(ctx, dbgen.LookAgainParams{Ids: ids, Told: told, Moments: at, Sinces: sinces}))
+	return wrap("write down when to look again", s.queries.WithTx(tx).LookAgain(ctx, dbgen.LookAgainParams{Ids: ids, Told: told, Moments: at, Sinces: sinces, Upstreams: upstreams}))
 }
 
 // followed is what became of one page.
@@ -198,7 +162,7 @@ type fates struct {
 	stop, met      []int32
 	vain, upstream []int32 // those without a schedule that wait for somebody no more, and for whom
 	plans          []*plan
-	waiting        []int32
+	waiting, on    []int32     // on: whose end they are told of, 0 = everybody's
 	until, since   []time.Time // since: who has no schedule and waits for the rest of its upstreams
 }
 
@@ -262,7 +226,7 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 		}
 	}
 	if len(f.waiting) > 0 {
-		if err := s.lookLater(ctx, tx, b, f.waiting, f.until, f.since); err != nil {
+		if err := s.lookLater(ctx, tx, b, f.waiting, f.until, f.since, f.on); err != nil {
 			return err
 		}
 	}
@@ -272,9 +236,9 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 
 // decide says what becomes of one connector. What has waited since before back, when no scheduler looked, waits anew: its upstreams could not run either.
 func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf, back time.Time) {
-	began := never
+	began, on := never, u.WaitsFor
 	waits := func(until time.Time) {
-		f.waiting, f.until, f.since = append(f.waiting, r.ID), append(f.until, until), append(f.since, began)
+		f.waiting, f.until, f.since, f.on = append(f.waiting, r.ID), append(f.until, until), append(f.since, began), append(f.on, on)
 	}
 	patience := time.Duration(u.TimeoutMinutes) * time.Minute
 	if !u.Chained {
@@ -285,14 +249,18 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf,
 		switch {
 		case u.Met:
 			f.met = append(f.met, r.ID)
-		case patience == 0 || u.Since.Equal(never):
+		case patience == 0:
 			began = u.Since
+			waits(never)
+		case u.Since.Equal(never): // whoever ends first has its patience begin
+			on = 0
 			waits(never)
 		case r.Now.Sub(latest(u.Since, back)) < patience:
 			began = u.Since
 			waits(latest(u.Since, back).Add(patience))
 		default:
 			f.vain, f.upstream = append(f.vain, r.ID), append(f.upstream, u.Upstream)
+			on = 0
 			waits(never)
 		}
 		return

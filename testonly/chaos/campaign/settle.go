@@ -21,6 +21,7 @@ var unrest = []struct{ what, query string }{
 	{"due", `SELECT count(*) FROM connectors WHERE (next_sync_at <= clock_timestamp() AND NOT asks_upstreams) OR needs_plan`},
 	{"ends to be told of", `SELECT count(*) FROM upstream_ends WHERE tell_at IS NOT NULL`},
 	{"followers to look at", `SELECT count(*) FROM followers WHERE look_at <= clock_timestamp()`},
+	{"changed chains to look at", `SELECT count(*) FROM changed_followers`},
 	{"open runs", `SELECT count(*) FROM open_runs`},
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},

@@ -51,6 +51,7 @@ func lookAtChains(ctx context.Context, pool *pgxpool.Pool, follower int32) error
 			return err
 		}
 		var met bool
+		var waitsFor *int32
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			var told []int64
 			err := tx.QueryRow(ctx, `SELECT array_agg(f.told) FROM followers f, moves.lock_followers(ARRAY[f.connector_id]) c
@@ -58,13 +59,13 @@ func lookAtChains(ctx context.Context, pool *pgxpool.Pool, follower int32) error
 			if err != nil || len(told) == 0 { // nobody is to be looked at
 				return wrapped("lock who runs after others", err)
 			}
-			if err := tx.QueryRow(ctx, `SELECT u.met FROM moves.upstreams_of(ARRAY[$1::int], clock_timestamp()) u`, follower).Scan(&met); err != nil {
+			if err := tx.QueryRow(ctx, `SELECT u.met, u.waits_for FROM moves.upstreams_of(ARRAY[$1::int], clock_timestamp()) u`, follower).Scan(&met, &waitsFor); err != nil {
 				return fmt.Errorf("look at upstreams: %w", err)
 			}
 			if met {
 				_, err = tx.Exec(ctx, `SELECT moves.let_follow(ARRAY[$1::int])`, follower)
 			} else {
-				_, err = tx.Exec(ctx, `SELECT moves.look_again(ARRAY[$1::int], $2, ARRAY[NULL::timestamptz], NULL)`, follower, told)
+				_, err = tx.Exec(ctx, `SELECT moves.look_again(ARRAY[$1::int], $2, ARRAY[NULL::timestamptz], NULL, ARRAY[$3::int])`, follower, told, waitsFor)
 			}
 			return wrapped("write what becomes of who runs after others", err)
 		})

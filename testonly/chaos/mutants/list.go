@@ -169,7 +169,12 @@ var All = []Mutant{
 	},
 	{
 		Name: "chain-told", Was: "who runs after a connector counts as told of its end, and is not looked at",
-		SQL:      []Edit{{"moves.hand_on_all", "AND f.look_at IS DISTINCT FROM moment", "AND false"}},
+		SQL:      []Edit{{"moves.look_now", "f.connector_id = ANY (ready) AND (", "f.connector_id = ANY (ready) AND false AND ("}},
+		Scenario: chained, Finds: []string{noVain},
+	},
+	{
+		Name: "chain-waits", Was: "a connector that waits for the end of another is not told of it",
+		SQL:      []Edit{{"moves.told_of", "OR f.waits_for = upstream", "OR false"}},
 		Scenario: chained, Finds: []string{noVain},
 	},
 	{
@@ -221,8 +226,8 @@ var All = []Mutant{
 	{
 		Name: "cap", Was: "claimers of a capped type do not count what is in flight",
 		SQL: []Edit{{
-			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap INTO free",
+			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap - 0 * count(*) INTO free",
 		}},
-		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{caps},
+		Scenario: capped, Finds: []string{caps},
 	},
 }

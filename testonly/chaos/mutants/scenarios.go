@@ -116,9 +116,30 @@ func edited(statement string) func(context.Context, *pgxpool.Pool) (audit.Findin
 	}
 }
 
+// capped has two owners' connectors claimed one after the other, of a type whose cap is one. An owner's own share is counted apart.
+func capped(ctx context.Context, pool *pgxpool.Pool) (audit.Finding, error) {
+	if err := audit.Install(ctx, pool); err != nil {
+		return audit.Finding{}, err
+	}
+	const claim = `SELECT moves.claim(jsonb_agg(jsonb_build_object('id', d.id, 'run_id', gen_random_uuid())), clock_timestamp())
+		FROM moves.lock_due('web', 1, 10) d HAVING count(*) > 0`
+	for _, statement := range []string{
+		`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) SELECT 'one', 'web', n, 0 FROM generate_series(1, 2) n`, claim, claim,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return audit.Finding{}, fmt.Errorf("claim what is capped: %w", err)
+		}
+	}
+	return foundWith(ctx, pool, audit.Options{Caps: map[string]int{"web": 1}}, caps)
+}
+
 // found is the finding of one check.
 func found(ctx context.Context, pool *pgxpool.Pool, name string) (audit.Finding, error) {
-	findings, err := audit.Audit(ctx, pool, audit.Options{})
+	return foundWith(ctx, pool, audit.Options{}, name)
+}
+
+func foundWith(ctx context.Context, pool *pgxpool.Pool, opts audit.Options, name string) (audit.Finding, error) {
+	findings, err := audit.Audit(ctx, pool, opts)
 	if err != nil {
 		return audit.Finding{}, err
 	}

@@ -53,13 +53,15 @@ func TestChainsThatCannotBeAreRefusedWithTheirFlag(t *testing.T) {
 	u.add("--config", `{"url":"file:///a"}`, "--refresh", "manual")
 	u.add("--config", `{"url":"file:///b"}`, "--run-after", "1")
 	for want, args := range map[string][]string{
-		`--run-after "2,": must be connectors' numbers or names with commas between them`:                     {"update", "1", "--run-after", "2,"},
-		`--run-after: there is no connector "a"`:                                                              {"update", "1", "--run-after", "a"},
-		`--run-after: a connector would run after itself: 1 after 2 after 1`:                                  {"update", "1", "--run-after", "2"},
-		`--run-after: upstream_id is 7, which does not exist, or which the owner of connector 1 does not see`: {"update", "1", "--run-after", "7"},
-		`--accept "done": must be completed or skipped`:                                                       {"update", "2", "--accept", "done"},
-		`--accept, --max-age, --timeout: connector 1 runs after nobody; give --run-after as well`:             {"update", "1", "--max-age", "1h"},
-		`--max-age: needs --run-after, which it is about`:                                                     {"add", "--name", "a", "--type", "file", "--user", "1", "--max-age", "1h"},
+		`--run-after "2,": must be connectors' numbers or names with commas between them`:                          {"update", "1", "--run-after", "2,"},
+		`--run-after: there is no connector "a"`:                                                                   {"update", "1", "--run-after", "a"},
+		`--run-after: a connector would run after itself: 1 after 2 after 1`:                                       {"update", "1", "--run-after", "2"},
+		`--run-after: upstream_id is 7, which does not exist, or which the owner of connector "docs" does not see`: {"update", "1", "--run-after", "7"},
+		`--run-after: upstream_id is 99999, which does not exist, or which the owner of connector "evaluate" does not see`: {"add", "--name", "evaluate", "--type", "file", "--user", "1",
+			"--config", `{"url":"file:///a"}`, "--run-after", "99999"},
+		`--accept "done": must be completed or skipped`:                                           {"update", "2", "--accept", "done"},
+		`--accept, --max-age, --timeout: connector 1 runs after nobody; give --run-after as well`: {"update", "1", "--max-age", "1h"},
+		`--max-age: needs --run-after, which it is about`:                                         {"add", "--name", "a", "--type", "file", "--user", "1", "--max-age", "1h"},
 	} {
 		out := u.run(append([]string{"connectors"}, args...)...)
 		require.Equal(t, 2, out.code, out.stdout)

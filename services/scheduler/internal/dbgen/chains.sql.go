@@ -12,11 +12,12 @@ import (
 
 const followersToLookAt = `-- name: FollowersToLookAt :many
 SELECT f.connector_id, f.told, f.look_at::timestamptz AS look_at FROM followers f
-WHERE f.look_at <= (SELECT clock_timestamp()) AND (f.look_at, f.connector_id) > ($1::timestamptz, $2::integer)
-ORDER BY f.look_at, f.connector_id LIMIT $3::integer
+WHERE f.wide = $1::boolean AND f.look_at <= (SELECT clock_timestamp()) AND (f.look_at, f.connector_id) > ($2::timestamptz, $3::integer)
+ORDER BY f.look_at, f.connector_id LIMIT $4::integer
 `
 
 type FollowersToLookAtParams struct {
+	Wide    bool
 	AfterAt time.Time
 	AfterID int32
 	Batch   int32
@@ -28,9 +29,14 @@ type FollowersToLookAtRow struct {
 	LookAt      time.Time
 }
 
-// Whose time has come, the longest first; those behind a place in their order.
+// Whose time has come, the longest first; those behind a place in their order. wide: those that run after many.
 func (q *Queries) FollowersToLookAt(ctx context.Context, arg FollowersToLookAtParams) ([]FollowersToLookAtRow, error) {
-	rows, err := q.db.Query(ctx, followersToLookAt, arg.AfterAt, arg.AfterID, arg.Batch)
+	rows, err := q.db.Query(ctx, followersToLookAt,
+		arg.Wide,
+		arg.AfterAt,
+		arg.AfterID,
+		arg.Batch,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +71,7 @@ func (q *Queries) GiveUpFollowing(ctx context.Context, arg GiveUpFollowingParams
 }
 
 const handOn = `-- name: HandOn :one
-SELECT coalesce(h.last, 0)::integer AS last, h.held::integer AS held FROM moves.hand_on($1::integer, $2::integer, $3::integer) h
+SELECT coalesce(h.last, 0)::integer AS last, h.told::integer AS told, h.held::integer[] AS held FROM moves.hand_on($1::integer, $2::integer, $3::integer) h
 `
 
 type HandOnParams struct {
@@ -76,13 +82,14 @@ type HandOnParams struct {
 
 type HandOnRow struct {
 	Last int32
-	Held int32
+	Told int32
+	Held []int32
 }
 
 func (q *Queries) HandOn(ctx context.Context, arg HandOnParams) (HandOnRow, error) {
 	row := q.db.QueryRow(ctx, handOn, arg.Upstream, arg.AfterID, arg.Batch)
 	var i HandOnRow
-	err := row.Scan(&i.Last, &i.Held)
+	err := row.Scan(&i.Last, &i.Told, &i.Held)
 	return i, err
 }
 
@@ -103,8 +110,24 @@ func (q *Queries) HandOnAll(ctx context.Context, arg HandOnAllParams) ([]int32, 
 	return column_1, err
 }
 
+const handOnChanged = `-- name: HandOnChanged :one
+SELECT coalesce(moves.hand_on_changed($1::integer, $2::integer), 0)::integer
+`
+
+type HandOnChangedParams struct {
+	AfterID int32
+	Batch   int32
+}
+
+func (q *Queries) HandOnChanged(ctx context.Context, arg HandOnChangedParams) (int32, error) {
+	row := q.db.QueryRow(ctx, handOnChanged, arg.AfterID, arg.Batch)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const haveTold = `-- name: HaveTold :exec
-SELECT moves.have_told($1::integer, $2::bigint, $3::text, $4::timestamptz, $5::boolean)
+SELECT moves.have_told($1::integer, $2::bigint, $3::text, $4::timestamptz, $5::integer[])
 `
 
 type HaveToldParams struct {
@@ -112,7 +135,7 @@ type HaveToldParams struct {
 	No       int64
 	Lost     *string
 	Since    time.Time
-	Held     bool
+	Held     []int32
 }
 
 func (q *Queries) HaveTold(ctx context.Context, arg HaveToldParams) error {
@@ -261,23 +284,26 @@ func (q *Queries) LockFollowers(ctx context.Context, arg LockFollowersParams) ([
 
 const lookAgain = `-- name: LookAgain :exec
 SELECT moves.look_again($1::integer[], $2::bigint[], ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($3::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no),
-    CASE WHEN $4::timestamptz[] IS NOT NULL THEN ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($4::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no) END)
+    CASE WHEN $4::timestamptz[] IS NOT NULL THEN ARRAY(SELECT nullif(m.at, '2000-01-01 00:00+00') FROM unnest($4::timestamptz[]) WITH ORDINALITY m(at, no) ORDER BY m.no) END,
+    CASE WHEN $5::integer[] IS NOT NULL THEN ARRAY(SELECT nullif(w.id, 0) FROM unnest($5::integer[]) WITH ORDINALITY w(id, no) ORDER BY w.no) END)
 `
 
 type LookAgainParams struct {
-	Ids     []int32
-	Told    []int64
-	Moments []time.Time
-	Sinces  []time.Time
+	Ids       []int32
+	Told      []int64
+	Moments   []time.Time
+	Sinces    []time.Time
+	Upstreams []int32
 }
 
-// A moment before 2001: when it is told.
+// A moment before 2001: when it is told. An upstream of 0: it is told of everybody's ends.
 func (q *Queries) LookAgain(ctx context.Context, arg LookAgainParams) error {
 	_, err := q.db.Exec(ctx, lookAgain,
 		arg.Ids,
 		arg.Told,
 		arg.Moments,
 		arg.Sinces,
+		arg.Upstreams,
 	)
 	return err
 }
@@ -293,7 +319,8 @@ func (q *Queries) StopFollowing(ctx context.Context, ids []int32) error {
 
 const upstreamsOf = `-- name: UpstreamsOf :many
 SELECT u.id::integer AS id, u.chained::boolean AS chained, u.met::boolean AS met, coalesce(u.upstream, 0)::integer AS upstream,
-    coalesce(u.timeout_minutes, 0)::integer AS timeout_minutes, coalesce(u.since, '2000-01-01')::timestamptz AS since
+    coalesce(u.timeout_minutes, 0)::integer AS timeout_minutes, coalesce(u.since, '2000-01-01')::timestamptz AS since,
+    coalesce(u.waits_for, 0)::integer AS waits_for
 FROM moves.upstreams_of($1::integer[], $2::timestamptz) u
 `
 
@@ -309,6 +336,7 @@ type UpstreamsOfRow struct {
 	Upstream       int32
 	TimeoutMinutes int32
 	Since          time.Time
+	WaitsFor       int32
 }
 
 // Of connectors that the transaction has locked, in a statement of its own: it sees all that ended before.
@@ -328,6 +356,7 @@ func (q *Queries) UpstreamsOf(ctx context.Context, arg UpstreamsOfParams) ([]Ups
 			&i.Upstream,
 			&i.TimeoutMinutes,
 			&i.Since,
+			&i.WaitsFor,
 		); err != nil {
 			return nil, err
 		}
@@ -341,11 +370,12 @@ func (q *Queries) UpstreamsOf(ctx context.Context, arg UpstreamsOfParams) ([]Ups
 
 const upstreamsToTell = `-- name: UpstreamsToTell :many
 SELECT e.connector_id, e.no, e.lost, e.tell_at::timestamptz AS tell_at FROM upstream_ends e
-WHERE e.tell_at <= (SELECT clock_timestamp()) AND (e.tell_at, e.connector_id) > ($1::timestamptz, $2::integer)
-ORDER BY e.tell_at, e.connector_id LIMIT $3::integer
+WHERE e.wide = $1::boolean AND e.tell_at <= (SELECT clock_timestamp()) AND (e.tell_at, e.connector_id) > ($2::timestamptz, $3::integer)
+ORDER BY e.tell_at, e.connector_id LIMIT $4::integer
 `
 
 type UpstreamsToTellParams struct {
+	Wide    bool
 	AfterAt time.Time
 	AfterID int32
 	Batch   int32
@@ -358,9 +388,14 @@ type UpstreamsToTellRow struct {
 	TellAt      time.Time
 }
 
-// Who has ended, or is lost, and has not told all that run after it; those behind a place in the order of these.
+// Who has ended, or is lost, and has not told all that run after it; those behind a place in the order of these. wide: those that many run after.
 func (q *Queries) UpstreamsToTell(ctx context.Context, arg UpstreamsToTellParams) ([]UpstreamsToTellRow, error) {
-	rows, err := q.db.Query(ctx, upstreamsToTell, arg.AfterAt, arg.AfterID, arg.Batch)
+	rows, err := q.db.Query(ctx, upstreamsToTell,
+		arg.Wide,
+		arg.AfterAt,
+		arg.AfterID,
+		arg.Batch,
+	)
 	if err != nil {
 		return nil, err
 	}
