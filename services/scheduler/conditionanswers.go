@@ -25,6 +25,7 @@ type failure struct {
 // answered is what one transaction writes down of a condition's answers.
 type answered struct {
 	met      []int32
+	holds    []*held // they wait for the end of a blackout window
 	plans    []*plan // they run no slot: for a policy, or because the condition is not met
 	unmet    int
 	failures []failure
@@ -89,7 +90,7 @@ func (s *Scheduler) setAnswers(
 	types := map[string]bool{}
 	names := make([]calendarNamed, len(part))
 	for i, r := range part {
-		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse}
+		names[i] = namedBy(dbgen.LockDueRow(r))
 	}
 	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
 		r := dbgen.LockDueRow(part[i])
@@ -103,6 +104,9 @@ func (s *Scheduler) setAnswers(
 		return err
 	}
 	if err := s.passOver(ctx, tx, all.plans); err != nil {
+		return err
+	}
+	if err := s.hold(ctx, tx, all.holds); err != nil {
 		return err
 	}
 	q := s.queries.WithTx(tx)
@@ -123,7 +127,7 @@ func (s *Scheduler) setAnswers(
 	maps.DeleteFunc(types, func(_ string, met bool) bool { return !met })
 	maps.Copy(t.types, types)
 	t.met, t.unmet, t.failed = t.met+len(all.met), t.unmet+all.unmet, t.failed+len(all.failures)
-	t.written += len(all.met) + len(all.plans) + len(all.failures)
+	t.written += len(all.met) + len(all.holds) + len(all.plans) + len(all.failures)
 	return nil
 }
 
@@ -133,6 +137,8 @@ func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a rep
 	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
+	case len(c.blackouts) > 0 && heldOf(r, slot, c) != nil:
+		all.holds = append(all.holds, heldOf(r, slot, c))
 	case !at.IsZero():
 		all.plans = append(all.plans, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 	case a.problem != "":
@@ -152,7 +158,7 @@ func unmet(r dbgen.LockDueRow, over slot, reason string, c calendarOf) *plan {
 		return p
 	}
 	columns := columnsOfDue(r)
-	columns.Calendar = c.Calendar
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
 	schedule, err := columns.Schedule()
 	if err = cmp.Or(c.err, err); err != nil {
 		p.Problem = err.Error()

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	soItWas   = "slots are passed over for what was so"
-	rulesKept = "no run against a rule"
+	soItWas    = "slots are passed over for what was so"
+	rulesKept  = "no run against a rule"
+	noneInside = "no run is claimed inside a blackout"
 )
 
 // addRules adds a connector whose calendar has closed some of the slots that have passed.
@@ -131,4 +132,27 @@ func TestARunAgainstARuleIsFound(t *testing.T) {
 	f := l.audit(rulesKept)
 	require.Empty(t, f.Violations)
 	require.Equal(t, 2, f.Checked)
+}
+
+func TestAClaimInsideABlackoutIsFound(t *testing.T) {
+	l := newLab(t)
+	id := l.addJob("met")
+	l.do(`UPDATE connectors SET condition = NULL WHERE id = $1`, id)
+	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
+	l.do(`INSERT INTO blackouts (name, calendar, mode, user_id) VALUES ('other', 'ever', 'defer', 2)`)
+	l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
+	l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
+	l.claim(id)
+	require.Empty(t, l.audit(noneInside).Violations)
+
+	l = newLab(t)
+	id = l.addJob("met")
+	l.do(`UPDATE connectors SET condition = NULL WHERE id = $1`, id)
+	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
+	l.do(`INSERT INTO blackouts (name, calendar, mode, type) VALUES ('jobs', 'ever', 'defer', 'errand')`)
+	l.claim(id)
+	require.Empty(t, l.audit(noneInside).Violations, "it was written a moment ago, and may not have been seen")
+	l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
+	l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
+	l.finds(noneInside, "blackout jobs stood")
 }

@@ -27,6 +27,8 @@ type typeView struct {
 	System bool `json:"system"`
 	// ConcurrencyKeys are those that every connector of the type has; null = none.
 	ConcurrencyKeys []string `json:"concurrency_keys"`
+	// Provider is whose service its connectors ask; null = nobody has said.
+	Provider *string `json:"provider"`
 }
 
 func types(f *finder) *cobra.Command {
@@ -53,10 +55,10 @@ func typesList(f *finder) *cobra.Command {
 			rows := make([][]string, len(found))
 			for i, t := range found {
 				views[i] = viewType(t)
-				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t)}
+				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t), orDash(t.Provider)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS"}, rows)
+				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS", "PROVIDER"}, rows)
 			})
 		})
 	}
@@ -64,7 +66,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys, Provider: t.Provider}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -113,10 +115,12 @@ which it is cannot be changed.`,
 	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
 	var keys []string
 	keysFlag(c.Flags(), &keys)
+	provider := c.Flags().String("provider", "", "whose service its connectors ask, for blackout windows; none = nobody's")
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
 	c.MarkFlagsMutuallyExclusive("system", keysFlagName)
+	c.MarkFlagsMutuallyExclusive("system", "provider")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
@@ -137,6 +141,9 @@ which it is cannot be changed.`,
 				return err
 			}
 			p.ConcurrencyKeys = keysGiven(keys)
+		}
+		if p.SetsProvider = c.Flags().Changed("provider"); p.SetsProvider && *provider != none {
+			p.Provider = provider
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if c.Flags().Changed("kind") {
@@ -191,6 +198,8 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 	switch postgres.Constraint(err) {
 	case "connector_types_name_form":
 		return usagef("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
+	case "connector_types_provider_form":
+		return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(*p.Provider, 70))
 	case "connector_types_name_is_the_systems":
 		return usagef("NAME %s: is that of a job of the system; choose another", p.Name)
 	case "connector_types_refresh_range":
