@@ -197,8 +197,11 @@ GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
 GRANT SELECT ON blackouts, blackout_windows TO echomind_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blackouts TO echomind_administrator;
+-- Whoever writes a type's provider takes its connectors out of windows.
+GRANT INSERT (provider), UPDATE (provider) ON connector_types TO echomind_administrator;
 
 -- +goose Down
+REVOKE INSERT (provider), UPDATE (provider) ON connector_types FROM echomind_administrator;
 DROP FUNCTION moves.release_held(integer);
 DROP FUNCTION moves.released_at(blackout_holds, timestamptz);
 DROP FUNCTION moves.hold_blackout(jsonb);

@@ -52,14 +52,17 @@ SELECT default_refresh(@type::text)::integer;
 
 -- name: SetConnectorType :one
 -- Adds a type, or changes what is given of one that exists; its kind stays.
-INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider)
-VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'), sqlc.narg('concurrency_keys')::text[], sqlc.narg('provider'))
+INSERT INTO connector_types AS t (name, kind, default_refresh_minutes, max_concurrent_syncs, concurrency_keys)
+VALUES (@name, @kind, sqlc.narg('default_refresh_minutes'), sqlc.narg('max_concurrent_syncs'), sqlc.narg('concurrency_keys')::text[])
 ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs),
-    concurrency_keys = CASE WHEN @sets_keys::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END,
-    provider = CASE WHEN @sets_provider::boolean THEN EXCLUDED.provider ELSE t.provider END
+    concurrency_keys = CASE WHEN @sets_keys::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
 RETURNING *;
+
+-- name: SetTypeProvider :one
+-- A statement of its own: administrators alone may.
+UPDATE connector_types SET provider = sqlc.narg('provider') WHERE name = @name RETURNING *;
 
 -- name: AddSystemType :one
 -- Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -115,7 +116,7 @@ which it is cannot be changed.`,
 	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
 	var keys []string
 	keysFlag(c.Flags(), &keys)
-	provider := c.Flags().String("provider", "", "whose service its connectors ask, for blackout windows; none = nobody's")
+	provider := c.Flags().String("provider", "", "whose service its connectors ask, which blackout windows name; none = nobody's; administrators name it")
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
@@ -142,8 +143,9 @@ which it is cannot be changed.`,
 			}
 			p.ConcurrencyKeys = keysGiven(keys)
 		}
-		if p.SetsProvider = c.Flags().Changed("provider"); p.SetsProvider && *provider != none {
-			p.Provider = provider
+		named := dbgen.SetTypeProviderParams{Name: p.Name}
+		if *provider != none {
+			named.Provider = provider
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if c.Flags().Changed("kind") {
@@ -162,6 +164,14 @@ which it is cannot be changed.`,
 			}
 			if err != nil {
 				return refusedType(p, err)
+			}
+			if c.Flags().Changed("provider") {
+				set, err = ask(c.Context(), pool, "set_provider", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+					return q.SetTypeProvider(ctx, named)
+				})
+				if err != nil {
+					return refusedProvider(named, err)
+				}
 			}
 			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
 				keys := ""
@@ -198,8 +208,6 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 	switch postgres.Constraint(err) {
 	case "connector_types_name_form":
 		return usagef("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
-	case "connector_types_provider_form":
-		return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(*p.Provider, 70))
 	case "connector_types_name_is_the_systems":
 		return usagef("NAME %s: is that of a job of the system; choose another", p.Name)
 	case "connector_types_refresh_range":
@@ -212,4 +220,15 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}
 	return fmt.Errorf("add the connector type: %w", err)
+}
+
+func refusedProvider(p dbgen.SetTypeProviderParams, err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case postgres.Constraint(err) == "connector_types_provider_form":
+		return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(orDash(p.Provider), 70))
+	case errors.As(err, &pg) && pg.Code == insufficientPrivilege:
+		return fmt.Errorf("name the provider: %s; DATABASE_URL's login must be a member of role %s, since blackout windows go by it", pg.Message, administratorRole)
+	}
+	return fmt.Errorf("name the provider: %w", err)
 }
