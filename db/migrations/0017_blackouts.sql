@@ -75,6 +75,9 @@ BEGIN
                 SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'blackouts_name_stays', HINT = 'Add another, and delete this one.';
         END IF;
         NEW.updated_at := clock_timestamp();
+        IF NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by THEN
+            NEW.updated_by := (SELECT a.person FROM moves.actor() a);
+        END IF;
     END IF;
     IF TG_OP <> 'DELETE' THEN
         IF NEW.provider IS NOT NULL AND NOT EXISTS (SELECT FROM connector_types t WHERE t.provider = NEW.provider)

@@ -215,9 +215,12 @@ func TestAWindowThatIsDeletedOrChangedLetsGoWhomItHeld(t *testing.T) {
 			s.release()
 			s.isNext(cron, "2026-02-06 11:30")
 			s.isNext(interval, "2026-02-06 11:30")
+			want(s.stage, 0, `SELECT count(*) FROM blackout_holds`)
+			if name == "its owner is another" {
+				return // its change is due, and not its slot
+			}
 			s.look()
 			s.isLedger(cron, "missed: passed before it could be claimed 06 08:00-06 10:00 x3", "running 06 11:00")
-			want(s.stage, 0, `SELECT count(*) FROM blackout_holds`)
 		})
 	}
 }
@@ -323,11 +326,11 @@ func TestAJobOfTheSystemIsHeldByAWindowThatNamesItsType(t *testing.T) {
 func TestWhoRunsAfterOthersWaitsForTheWindowWithThemMet(t *testing.T) {
 	s := setClock(t, utc("2026-02-06 07:10"))
 	upstream, follower := s.synced(row{"schedule_cron": "30 7 * * *"}), s.synced(row{"schedule_cron": "0 8 * * *"})
-	skipped := s.synced(row{"schedule_cron": "0 8 * * *", "user_id": 7})
+	skipped := s.synced(row{"schedule_cron": "0 8 * * *"})
 	for _, id := range []int32{follower, skipped} {
 		s.exec(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, $2)`, id, upstream)
 	}
-	s.blackout("mine", "skip", office, row{"user_id": 7})
+	s.blackout("pause", "skip", office, row{"except_connectors": []int32{upstream, follower}})
 	s.blackout("office", "defer", office, row{"user_id": 1})
 	s.at(utc("2026-02-06 07:30"))
 	s.look()

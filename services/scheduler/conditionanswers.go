@@ -134,11 +134,14 @@ func (s *Scheduler) setAnswers(
 // decide says what becomes of one connector. The policies of its slots come first: what none of them lets run needs no condition.
 func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply, c calendarOf) {
 	slot, instead := slotOf(r, c)
+	own := r
+	own.Asked = false // what is asked for with parameters asks no condition
+	held := heldOf(own, slot, c)
 	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
-	case len(c.blackouts) > 0 && heldOf(r, slot, c) != nil:
-		all.holds = append(all.holds, heldOf(r, slot, c))
+	case held != nil:
+		all.holds = append(all.holds, held)
 	case !at.IsZero():
 		all.plans = append(all.plans, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 	case a.problem != "":

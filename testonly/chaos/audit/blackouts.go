@@ -31,7 +31,8 @@ func (h *history) loadBlackouts(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	h.blackouts = map[string][]blackoutVersion{}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (v blackoutVersion, err error) {
-		return v, row.Scan(&v.seq, &v.at, &v.whom.Name, &v.calendar, &v.whom.UserID, &v.whom.Types, &v.whom.Except)
+		err = row.Scan(&v.seq, &v.at, &v.whom.Name, &v.calendar, &v.whom.UserID, &v.whom.Types, &v.whom.Except)
+		return v, err
 	})
 	for _, v := range all {
 		h.blackouts[v.whom.Name] = append(h.blackouts[v.whom.Name], v)
