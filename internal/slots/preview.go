@@ -32,8 +32,12 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 			continue
 		}
 		if h, is := s.Held(claim.Run, now); is {
-			if h.Until.After(until) {
-				all = answered(all, s.left(state, latest(now, until)))
+			if h.Until.After(until) { // what becomes of those that wait is decided at its end
+				for _, a := range s.left(state, latest(now, until)) {
+					if a.Verdict == Skipped {
+						all = answered(all, []Answer{a})
+					}
+				}
 				break
 			}
 			now, waits = h.Until, Waits(h)
