@@ -96,8 +96,8 @@ func (w windows) of(c blackouts.Who) (some []slots.Blackout) {
 	return some
 }
 
-// held is the claim of a connector that a window puts off, as moves.hold_blackout wants it.
-type held struct {
+// putOff is the claim of a connector that a window puts off, as moves.hold_blackout wants it.
+type putOff struct {
 	ID       int32     `json:"id"`
 	Asked    bool      `json:"asked"`
 	Until    time.Time `json:"until"`
@@ -106,12 +106,12 @@ type held struct {
 	Spread   float64   `json:"spread"`
 }
 
-func heldBy(id int32, asked bool, h slots.Held) *held {
-	return &held{ID: id, Asked: asked, Until: h.Until, Blackout: h.Blackout.Name, Version: h.Blackout.Version, Spread: h.Blackout.Spread.Seconds()}
+func heldBy(id int32, asked bool, h slots.Held) *putOff {
+	return &putOff{ID: id, Asked: asked, Until: h.Until, Blackout: h.Blackout.Name, Version: h.Blackout.Version, Spread: h.Blackout.Spread.Seconds()}
 }
 
 // heldOf says whether what a connector would be claimed for now waits for the end of a window.
-func heldOf(r dbgen.LockDueRow, s slot, c calendarOf) *held {
+func heldOf(r dbgen.LockDueRow, s slot, c calendarOf) *putOff {
 	if len(c.blackouts) == 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func heldOf(r dbgen.LockDueRow, s slot, c calendarOf) *held {
 }
 
 // hold writes down whom windows put off.
-func (s *Scheduler) hold(ctx context.Context, tx pgx.Tx, all []*held) error {
+func (s *Scheduler) hold(ctx context.Context, tx pgx.Tx, all []*putOff) error {
 	if len(all) == 0 {
 		return nil
 	}

@@ -135,7 +135,7 @@ func (s *Scheduler) claim(
 	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		var waits parked
-		var holds []*held
+		var holds []*putOff
 		for _, d := range part {
 			r := d.row
 			if d.passed != nil {
@@ -222,7 +222,7 @@ type dueNow struct {
 	later  time.Time // to catch up with after an outage
 	keys   []string  // the concurrency keys of which it has a place
 	full   string    // the one of them that has none
-	held   *held     // by a blackout window
+	held   *putOff   // by a blackout window
 }
 
 // runs says whether it is to be claimed, if its keys have places.
@@ -271,7 +271,7 @@ func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) erro
 		return wrap("pass slots over", err)
 	}
 	var bad []plan
-	var holds []*held
+	var holds []*putOff
 	for _, p := range plans {
 		if p.held != nil {
 			holds = append(holds, p.held)

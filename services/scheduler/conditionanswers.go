@@ -25,8 +25,8 @@ type failure struct {
 // answered is what one transaction writes down of a condition's answers.
 type answered struct {
 	met      []int32
-	holds    []*held // they wait for the end of a blackout window
-	plans    []*plan // they run no slot: for a policy, or because the condition is not met
+	holds    []*putOff // they wait for the end of a blackout window
+	plans    []*plan   // they run no slot: for a policy, or because the condition is not met
 	unmet    int
 	failures []failure
 }

@@ -164,7 +164,7 @@ type plan struct {
 	// Missed is that it has waited in vain for another, with what was due without a slot.
 	Missed string `json:"missed,omitempty"`
 	// held is the window that skips an interval's slot, and behind which the next one comes.
-	held *held
+	held *putOff
 }
 
 func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {

@@ -193,7 +193,7 @@ It binds from the next claim. What is under way goes on.`,
 		case p.Mode != blackouts.Skip && p.Mode != blackouts.Defer:
 			return usagef("--mode %q: must be %s or %s", clip(p.Mode, 40), blackouts.Skip, blackouts.Defer)
 		case spread.manual || spread.minutes > 1440:
-			return usagef("--spread %s: must be 0 to 24h", spread.String())
+			return usagef("--spread: must be 0 to 24h")
 		case len(except) > blackouts.Most:
 			return usagef("--except: must be at most %d connectors, and are %d", blackouts.Most, len(except))
 		}
