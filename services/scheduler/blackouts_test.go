@@ -307,7 +307,8 @@ func TestAWindowWhoseCalendarCannotBeReadHoldsNobody(t *testing.T) {
 
 func TestAJobOfTheSystemIsHeldByAWindowThatNamesItsType(t *testing.T) {
 	s := setClock(t, utc("2026-02-06 07:10"))
-	id := one[int32](s.stage, `SELECT moves.add_system_job('tidy', 'tidy', 60)`)
+	s.exec(`SELECT moves.add_system_job('tidy', 'tidy', 60)`)
+	id := one[int32](s.stage, `SELECT id FROM connectors WHERE type = 'tidy'`)
 	s.at(utc("2026-02-06 09:00"))
 	for _, c := range []struct {
 		columns row
