@@ -200,6 +200,7 @@ GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
 GRANT SELECT ON blackouts, blackout_windows TO echomind_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blackouts TO echomind_administrator;
+GRANT SELECT ON blackout_windows TO echomind_administrator;   -- whether what it has written stands
 -- Whoever writes a type's provider takes its connectors out of windows.
 GRANT INSERT (provider), UPDATE (provider) ON connector_types TO echomind_administrator;
 

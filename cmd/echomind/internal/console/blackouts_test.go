@@ -56,6 +56,6 @@ func TestABlackoutWindowIsWrittenByAnAdministratorAndExplained(t *testing.T) {
 	require.Equal(t, "blackouts.create,blackouts.update,blackouts.update,blackouts.delete", u.row(`SELECT string_agg(action, ',' ORDER BY id) FROM audit WHERE object_id = 'office'`))
 
 	require.Contains(t, person.run("types", "add", "file", "--provider", "acme").stderr, "must be a member of role echomind_administrator")
-	require.Equal(t, "acme", admin.object("types", "add", "file", "--provider", "acme")["provider"])
-	require.Nil(t, admin.object("types", "add", "file", "--provider", "none")["provider"])
+	require.Equal(t, "acme", u.object("types", "add", "file", "--provider", "acme")["provider"])
+	require.Nil(t, u.object("types", "add", "file", "--provider", "none")["provider"])
 }
