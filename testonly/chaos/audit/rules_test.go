@@ -134,25 +134,34 @@ func TestARunAgainstARuleIsFound(t *testing.T) {
 	require.Equal(t, 2, f.Checked)
 }
 
-func TestAClaimInsideABlackoutIsFound(t *testing.T) {
-	l := newLab(t)
+// inWindow claims a job of user 1 while a window stands that has stood for long, or was written a moment ago.
+func (l *lab) inWindow(columns, values string, long bool) {
+	l.t.Helper()
 	id := l.addJob("met")
 	l.do(`UPDATE connectors SET condition = NULL WHERE id = $1`, id)
 	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
-	l.do(`INSERT INTO blackouts (name, calendar, mode, user_id) VALUES ('other', 'ever', 'defer', 2)`)
-	l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
-	l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
+	l.do(`INSERT INTO blackouts (name, calendar, mode, ` + columns + `) VALUES ('w', 'ever', 'defer', ` + values + `)`)
+	if long {
+		l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
+		l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
+	}
 	l.claim(id)
-	require.Empty(t, l.audit(noneInside).Violations)
+}
 
-	l = newLab(t)
-	id = l.addJob("met")
-	l.do(`UPDATE connectors SET condition = NULL WHERE id = $1`, id)
-	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
-	l.do(`INSERT INTO blackouts (name, calendar, mode, type) VALUES ('jobs', 'ever', 'defer', 'errand')`)
-	l.claim(id)
-	require.Empty(t, l.audit(noneInside).Violations, "it was written a moment ago, and may not have been seen")
-	l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
-	l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
-	l.finds(noneInside, "blackout jobs stood")
+func TestAClaimInsideABlackoutIsFound(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("type", "'errand'", true)
+	l.finds(noneInside, "blackout w stood")
+}
+
+func TestAClaimInsideAnothersBlackoutIsNone(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("user_id", "2", true)
+	require.Empty(t, l.audit(noneInside).Violations)
+}
+
+func TestAClaimThatMayNotHaveSeenABlackoutIsNone(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("type", "'errand'", false)
+	require.Empty(t, l.audit(noneInside).Violations)
 }
