@@ -14,10 +14,17 @@ const (
 		VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 'web', 'new', now(), now(), 1, now())`
 	endedRun = `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, config_version, completed_at, status)
 		VALUES (gen_random_uuid(), 1, 'web', 'new', now(), now(), 1, now(), 'completed')`
-	imported = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
+	imported  = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
+	aCalendar = `INSERT INTO calendars (name, time_zone, entries) VALUES ('cal', 'UTC', '[]')`
 	// asMover writes what only moves write, as the functions of schema moves do.
 	asMover = connector + `; SET LOCAL echomind.moving = 'on'`
 )
+
+// window adds a blackout window.
+func window(name, calendar, user, kind, except, mode, spread string) string {
+	return `INSERT INTO blackouts (name, calendar, user_id, type, except_connectors, mode, spread_minutes) VALUES ('` + name + `', '` + calendar + `', ` +
+		user + `, ` + kind + `, ` + except + `, ` + mode + `, ` + spread + `)`
+}
 
 // nonsense is, for each named constraint, a statement that it refuses after others have prepared the ground.
 var nonsense = map[string]struct{ before, sql string }{
@@ -58,10 +65,20 @@ var nonsense = map[string]struct{ before, sql string }{
 	"concurrency_limits_key_form":        {"", `INSERT INTO concurrency_limits VALUES ('a b', 1)`},
 	"concurrency_limits_most_range":      {"", `INSERT INTO concurrency_limits VALUES ('a', -1)`},
 
-	"conditions_name_form":       {"", `INSERT INTO conditions (name, query) VALUES ('Never', 'SELECT false')`},
-	"conditions_query_length":    {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},
-	"conditions_users_number":    {"", `INSERT INTO conditions (name, query, user_ids) VALUES ('a', 'SELECT false', '{}')`},
-	"conditions_timeout_range":   {"", `INSERT INTO conditions (name, query, timeout_ms) VALUES ('a', 'SELECT false', 2001)`},
+	"conditions_name_form":             {"", `INSERT INTO conditions (name, query) VALUES ('Never', 'SELECT false')`},
+	"conditions_query_length":          {"", `INSERT INTO conditions (name, query) VALUES ('a', '')`},
+	"conditions_users_number":          {"", `INSERT INTO conditions (name, query, user_ids) VALUES ('a', 'SELECT false', '{}')`},
+	"conditions_timeout_range":         {"", `INSERT INTO conditions (name, query, timeout_ms) VALUES ('a', 'SELECT false', 2001)`},
+	"blackouts_name_form":              {aCalendar, window("B", "cal", "NULL", "NULL", "NULL", "'skip'", "1")},
+	"blackouts_calendar_known":         {"", window("b", "none", "NULL", "NULL", "NULL", "'skip'", "1")},
+	"blackouts_user_id_positive":       {aCalendar, window("b", "cal", "0", "NULL", "NULL", "'skip'", "1")},
+	"blackouts_type_known":             {aCalendar, window("b", "cal", "NULL", "'ftp'", "NULL", "'skip'", "1")},
+	"blackouts_except_form":            {aCalendar, window("b", "cal", "NULL", "NULL", "'{}'", "'skip'", "1")},
+	"blackouts_mode_known":             {aCalendar, window("b", "cal", "NULL", "NULL", "NULL", "'stop'", "1")},
+	"blackouts_spread_range":           {aCalendar, window("b", "cal", "NULL", "NULL", "NULL", "'skip'", "1441")},
+	"connector_types_provider_form":    {"", `UPDATE connector_types SET provider = 'Big Co'`},
+	"blackout_holds_connector_id_fkey": {"", `INSERT INTO blackout_holds VALUES (99, false, 'b', 1, now(), '0')`},
+
 	"calendars_name_form":        {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('Feiertage', 'UTC', '[]')`},
 	"calendars_time_zone_length": {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('a', '', '[]')`},
 	"calendars_entries_list":     {"", `INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '{}')`},

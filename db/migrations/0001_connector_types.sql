@@ -21,6 +21,9 @@ CREATE TABLE connector_types (
             AND array_to_string(concurrency_keys, ' ') ~ '^[A-Za-z0-9][A-Za-z0-9_.:/@-]*( [A-Za-z0-9][A-Za-z0-9_.:/@-]*){0,3}$'
             AND array_to_string(concurrency_keys, ' ') !~ '//[^/ ]*@'
             AND greatest(length(concurrency_keys[1]), length(concurrency_keys[2]), length(concurrency_keys[3]), length(concurrency_keys[4])) <= 128, concurrency_keys IS NULL)),
+    -- Whose service its connectors ask: blackout windows name it. Null = nobody has said.
+    provider text
+        CONSTRAINT connector_types_provider_form CHECK (provider ~ '^[a-z][a-z0-9_-]*$' AND length(provider) <= 63),
     -- Another type with one of these names would keep ours from being added.
     CONSTRAINT connector_types_name_is_the_systems CHECK (system OR name NOT IN
         ('ledger_retention', 'audit_retention', 'lease_sweep', 'orphan_sweep', 'search_index_review', 'lease_report')),
@@ -85,7 +88,7 @@ CREATE TABLE waiting_types (
     waits boolean NOT NULL
 );
 
-INSERT INTO connector_types (name) VALUES ('web'), ('file'), ('onedrive'), ('google_drive'), ('teams');
+INSERT INTO connector_types (name, provider) VALUES ('web', NULL), ('file', NULL), ('onedrive', 'microsoft'), ('google_drive', 'google'), ('teams', 'microsoft');
 
 -- The scheduler's settings SCHEDULER_DEFAULT_REFRESH_*, for those who have none: the command line, the API, and plain SQL.
 CREATE TABLE refresh_defaults (

@@ -277,6 +277,8 @@ CREATE TABLE passed_slots (
     calendar         text,
     calendar_use     text,
     calendar_version bigint,
+    -- Whose it was; null = the system's.
+    user_id          integer,
     CONSTRAINT passed_slots_range CHECK (after BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00'
         AND through BETWEEN '2000-01-01 00:00+00' AND '9999-01-01 00:00+00')
 );

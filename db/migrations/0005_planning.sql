@@ -266,10 +266,10 @@ BEGIN
     IF c.schedule_cron IS NOT NULL THEN
         IF c.planned_through < moment THEN
             INSERT INTO passed_slots (connector_id, type, config_version, schedule_cron, time_zone, dst_gap, dst_overlap,
-                after, through, once_per, completed, reason, calendar, calendar_use, calendar_version)
+                after, through, once_per, completed, reason, calendar, calendar_use, calendar_version, user_id)
             VALUES (c.id, c.type, c.config_version, c.schedule_cron, c.time_zone, c.dst_gap, c.dst_overlap, c.planned_through, moment,
                 c.once_per, array_remove(ARRAY[c.synced_for, CASE WHEN c.over_at IS NOT NULL THEN c.claimed_for END], NULL), why,
-                c.calendar, c.calendar_use, (SELECT k.version FROM calendars k WHERE k.name = c.calendar));
+                c.calendar, c.calendar_use, (SELECT k.version FROM calendars k WHERE k.name = c.calendar), c.user_id);
         END IF;
         c.slots_through := greatest(c.slots_through, c.planned_through, moment);
         c.planned_through := NULL;

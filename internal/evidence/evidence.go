@@ -62,6 +62,9 @@ type Evidence struct {
 	// Calendar is the one that its schedule names; nil for none. CalendarUnknown says why it cannot be read.
 	Calendar        *slots.Calendar
 	CalendarUnknown error
+	// Blackouts are the windows that may hold it; BlackoutProblems say which cannot be read, and hold nobody.
+	Blackouts        []slots.Blackout
+	BlackoutProblems []error
 	// Past are the latest runs that have a verdict, the latest first.
 	Past []dbgen.PastRow
 
@@ -149,7 +152,9 @@ const (
 	// WaitsForUpstream is of a connector that runs after others, one of which has not come so far.
 	WaitsForUpstream Cause = "waits_for_upstream"
 	// WaitsForKey is of a connector that is due, and of which a concurrency key is full.
-	WaitsForKey     Cause = "waits_for_key"
+	WaitsForKey Cause = "waits_for_key"
+	// InBlackout: it is due, and waits for the end of a blackout window.
+	InBlackout      Cause = "in_blackout"
 	CapFull         Cause = "cap_full"
 	OwnerFull       Cause = "owner_full"
 	DueNow          Cause = "due_now"

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/deadline"
@@ -159,6 +160,18 @@ func (e *Evidence) rest(ctx context.Context, q *dbgen.Queries, runs []dbgen.Past
 		times, err := calendars.Read(k.TimeZone, k.Entries)
 		e.Calendar, e.CalendarUnknown = &slots.Calendar{Name: *name, Use: e.Connector.CalendarUse, Times: times}, err
 	}
+	windows, err := q.BlackoutWindows(ctx)
+	if err != nil {
+		return fmt.Errorf("read the blackout windows: %w", err)
+	}
+	who, all := blackouts.Who{ID: e.Connector.ID, Type: e.Connector.Type}, make([]blackouts.Row, len(windows))
+	if e.Connector.UserID != nil {
+		who.UserID = *e.Connector.UserID
+	}
+	for i, w := range windows {
+		all[i] = blackouts.Row(w)
+	}
+	e.Blackouts, e.BlackoutProblems = blackouts.Of(all, who)
 	if e.Services, err = q.Services(ctx); err != nil {
 		return fmt.Errorf("ask who is connected: %w", err)
 	}

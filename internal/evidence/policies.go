@@ -14,13 +14,14 @@ func (x *explanation) policies() {
 	planned := text(c.DueReason, "") == "schedule" && c.NextSyncAt != nil
 	isCron := c.ScheduleCron != nil
 	x.calendar()
+	x.blackouts()
 	if c.Condition != nil {
 		x.fact("condition %s: it is asked before a slot runs, and skips the slot where it is not met", *c.Condition)
 		if c.UnmetAt != nil && c.UnmetCount != nil {
 			x.fact("it was not met for the last %s, at last %s", plural(int64(*c.UnmetCount), "slot"), clock.At(*c.UnmetAt, x.Now))
 		}
 	}
-	if planned && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) {
+	if _, held := x.held(); !held && planned && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) {
 		x.fact("put off: its slot was %s, and what an outage has left is spread over some time", clock.At(*c.SlotAt, x.Now))
 	}
 	if planned && !isCron && c.RefreshFreqMinutes != nil && c.SpreadPercent > 0 {
@@ -79,4 +80,37 @@ func (x *explanation) calendar() {
 		now = fmt.Sprintf("slots of now are skipped: %s, until %s", why, clock.At(until, x.Now))
 	}
 	x.fact("calendar %s: %s; %s", k.Name, says, now)
+}
+
+// blackouts says which windows may hold it, and what stands now.
+func (x *explanation) blackouts() {
+	for _, problem := range x.BlackoutProblems {
+		x.fact("%v", problem)
+	}
+	for i := range x.Blackouts {
+		b := &x.Blackouts[i]
+		mode := "slots within it wait for its end"
+		if b.Skip {
+			mode = "slots within it are skipped"
+		}
+		h, stands := slots.Hold(x.Blackouts[i:i+1], x.Connector.ID, x.Now, time.Time{})
+		if !stands {
+			x.fact("blackout %s: it does not stand now; %s", b.Name, mode)
+			continue
+		}
+		x.fact("%s stands now: no run begins; %s; an administrator lets it run: `echomind blackouts set %s … --except %d`", h.Says(), mode, b.Name, x.Connector.ID)
+	}
+}
+
+// held says whether a window has put off what it is due for.
+func (x *explanation) held() (slots.Held, bool) {
+	c := x.Connector
+	h, stands := slots.Hold(x.Blackouts, c.ID, x.Now, time.Time{})
+	if !stands || c.NextSyncAt == nil || c.SlotAt != nil && !c.SlotAt.Before(*c.NextSyncAt) {
+		return h, false
+	}
+	if h.End.IsZero() {
+		return h, c.NextSyncAt.After(x.Now)
+	}
+	return h, !c.NextSyncAt.Before(h.End) && !c.NextSyncAt.After(h.End.Add(h.Blackout.Spread))
 }

@@ -20,11 +20,15 @@ func (x *explanation) atRest() {
 	case failed:
 		x.fact("error: %s", text(c.StatusMessage, "none was given"))
 	}
+	h, held := x.held()
 	switch {
 	case c.NextSyncAt != nil && !c.NextSyncAt.After(x.Now):
 		x.due()
 	case c.WaitsForKey != nil: // for a run with parameters
 		x.waitsForKey()
+	case held:
+		x.conclude(InBlackout, fmt.Sprintf("it is due, as %s, and waits: %s", text(c.DueReason, "planned"), h.Says()),
+			fmt.Sprintf("it runs %s; an administrator lets it run before: `echomind blackouts set %s … --except %d`", clock.Until(*c.NextSyncAt, x.Now), h.Blackout.Name, c.ID))
 	case waits:
 		x.fact("no failure is counted for the wait")
 		if clock.PutOff(c.PutOffSince, x.Now) != "" {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/slots"
@@ -35,6 +36,9 @@ type Connector struct {
 	After []int32
 	// KeptPlan is where it stands by itself while a run with parameters goes on.
 	KeptPlan []byte
+	// Type and UserID, nil = the system's, are what blackout windows ask.
+	Type   string
+	UserID *int32
 }
 
 // ErrCalendar is an error of a calendar that cannot be read.
@@ -57,6 +61,8 @@ type Look struct {
 	IntervalSlot func(ctx context.Context, c Connector, base time.Time) (time.Time, error)
 	// CalendarOf is a calendar by its name, as it stands.
 	CalendarOf func(ctx context.Context, name string) (zone string, entries []byte, err error)
+	// BlackoutsOf are the blackout windows, as they stand.
+	BlackoutsOf func(ctx context.Context) ([]blackouts.Row, error)
 }
 
 // Schedule is one schedule with what it does.
@@ -129,6 +135,15 @@ func (l Look) entries(ctx context.Context, c Connector, afresh bool) (all []slot
 			return nil, "", err
 		}
 	}
+	windows, err := l.BlackoutsOf(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the blackout windows: %w", err)
+	}
+	who := blackouts.Who{ID: c.ID, Type: c.Type}
+	if c.UserID != nil {
+		who.UserID = *c.UserID
+	}
+	c.Blackouts, _ = blackouts.Of(windows, who)
 	var b begun
 	if !l.Past {
 		if b, note = l.begun(c), nothingDue(c); note != "" {
@@ -212,6 +227,14 @@ func (l Look) begun(c Connector) (b begun) {
 		return b
 	}
 	b.takesOver = reason == "manual" || reason == "changed"
+	said := reason
+	for range blackouts.Most {
+		h, is := slots.Hold(c.Blackouts, c.ID, at, time.Time{})
+		if c.HasRun || !is || at.After(l.Until) {
+			break
+		}
+		at, said = h.Until, reason+", behind "+h.Says()
+	}
 	b.claimed, b.answers, b.over = at, at, at.Add(l.Takes)
 	if c.ClaimedAt != nil && c.OverAt == nil { // its tries go on
 		b.claimed = *c.ClaimedAt
@@ -220,7 +243,7 @@ func (l Look) begun(c Connector) (b begun) {
 		}
 	}
 	if reason != "" {
-		b.entries = []slots.Entry{{Verdict: slots.Runs, Reason: reason, First: at, Last: at, Count: 1}}
+		b.entries = []slots.Entry{{Verdict: slots.Runs, Reason: said, First: at, Last: at, Count: 1}}
 	}
 	return b
 }

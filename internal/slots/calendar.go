@@ -53,13 +53,20 @@ func (c *Calendar) Closed(at time.Time) (why string, until time.Time) {
 	return OnCalendar + c.Name + "`: " + name, until
 }
 
-// changes are the moments up to now between which the calendar says the same of all slots that are not answered. Of slots before since it says nothing.
+// changes are the moments up to now between which the calendar, and the windows, say the same of all slots that are not answered. Of slots before since it says nothing.
 func (s Schedule) changes(through, now time.Time) (all []time.Time, since time.Time) {
 	first := s.times.Next(through)
-	if s.calendar == nil || first.IsZero() || first.After(now) {
+	if s.calendar == nil && len(s.blackouts) == 0 || first.IsZero() || first.After(now) {
 		return nil, time.Time{}
 	}
-	return s.calendar.Times.Changes(first, now, mostChanges)
+	if s.calendar != nil {
+		all, since = s.calendar.Times.Changes(first, now, mostChanges)
+	}
+	for _, b := range skipping(s.blackouts) {
+		more, from := b.Times.Changes(first, now, mostChanges)
+		all, since = append(all, more...), latest(since, from)
+	}
+	return all, since
 }
 
 // Next is the first slot behind a moment that no calendar passes over; zero where there is none.

@@ -23,6 +23,7 @@ type Columns struct {
 	ClaimedFor         *time.Time // what the last sync was for, null where it was over without having completed
 	SyncedFor          *time.Time
 	Calendar           *Calendar // nil where it names none
+	Blackouts          []Blackout
 }
 
 // Policies are those of the columns.
@@ -40,12 +41,12 @@ func (c Columns) Schedule() (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	return Cron(parsed, c.Policies()).On(c.Calendar), nil
+	return Cron(parsed, c.Policies()).On(c.Calendar).Under(c.ID, c.Blackouts), nil
 }
 
 // IntervalAt is the schedule of the columns' interval, whose slot is known.
 func (c Columns) IntervalAt(slot time.Time) Schedule {
-	return Interval(slot, c.Policies()).On(c.Calendar)
+	return Interval(slot, c.Policies()).On(c.Calendar).Under(c.ID, c.Blackouts)
 }
 
 // State is where the columns stand.

@@ -59,6 +59,10 @@ func (s Schedule) part(state State, now, slot, since time.Time) part {
 		_, isOne := s.times.(single) // which has its verdict at once
 		return part{Answer: Answer{Verdict: Skipped, Reason: why}, open: !isOne && now.Before(until)}
 	}
+	if h, is := s.SkippedBy(slot); is {
+		_, isOne := s.times.(single)
+		return part{Answer: Answer{Verdict: Skipped, Reason: h.Says()}, open: !isOne && (h.End.IsZero() || now.Before(h.End))}
+	}
 	begin, until := s.completed(state, slot)
 	inFlight := !state.ClaimedAt.IsZero() && slot.After(state.ClaimedAt) && !slot.After(state.OverAt)
 	older := func(age time.Duration) bool { return slot.Before(now.Add(-age)) }

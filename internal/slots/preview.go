@@ -17,7 +17,7 @@ type Entry struct {
 // Preview decides about the slots from a moment until another as the scheduler would that is there all the time: each slot is claimed
 // when it comes, and each sync completes after so long. It ends after most entries.
 func (s Schedule) Preview(state State, from, until time.Time, takes time.Duration, most int) (all []Entry) {
-	now := from
+	now, waits := from, ""
 	for len(all) < most {
 		plan := s.Plan(state, now)
 		all = answered(all, plan.Passed)
@@ -31,11 +31,23 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 		if claim.Run.IsZero() {
 			continue
 		}
+		if h, is := s.Held(claim.Run, now); is {
+			if h.Until.After(until) { // what becomes of those that wait is decided at its end
+				for _, a := range s.left(state, latest(now, until)) {
+					if a.Verdict == Skipped {
+						all = answered(all, []Answer{a})
+					}
+				}
+				break
+			}
+			now, waits = h.Until, Waits(h)
+			continue
+		}
 		before := 0
 		for before < len(claim.Passed) && claim.Passed[before].First.Before(claim.Run) {
 			before++
 		}
-		all = append(answered(all, claim.Passed[:before]), Entry{Verdict: Runs, First: claim.Run, Last: claim.Run, Count: 1})
+		all = append(answered(all, claim.Passed[:before]), Entry{Verdict: Runs, Reason: waits, First: claim.Run, Last: claim.Run, Count: 1})
 		all = answered(all, claim.Passed[before:])
 		state.Through, state.ClaimedAt, state.OverAt = claim.Through, now, now.Add(takes)
 		if len(state.Completed) == 0 || state.Completed[0].Before(claim.Run) {
@@ -43,7 +55,7 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 		} else {
 			state.Completed = []time.Time{state.Completed[0], claim.Run}
 		}
-		now = state.OverAt
+		now, waits = state.OverAt, ""
 	}
 	return all[:min(len(all), most)]
 }
@@ -51,8 +63,8 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 // left are the slots up to a moment whose verdict is known, and written when their period is over.
 func (s Schedule) left(state State, until time.Time) (all []Answer) {
 	for _, part := range s.parts(state, until) {
-		if part.waits {
-			break
+		if part.waits { // for the end of a window
+			continue
 		}
 		all = add(all, part.Answer)
 	}
@@ -67,17 +79,26 @@ type Every struct{ Minutes, Spread int32 }
 func PreviewInterval(
 	c Columns, every Every, slot, from, until time.Time, takes time.Duration, most int, after func(time.Time) (time.Time, error),
 ) (all []Entry, err error) {
-	for now := from; !slot.After(until) && len(all) < most; {
+	waits := ""
+	for now := from; !latest(now, slot).After(until) && len(all) < most; {
 		now = latest(now, slot)
 		schedule := c.IntervalAt(slot)
+		h, skipped := schedule.SkippedBy(slot)
 		if schedule.Claim(slot, State{}, now).Run.IsZero() {
 			all = answered(all, schedule.Plan(State{}, now).Passed)
+		} else if held, is := schedule.Held(slot, now); is {
+			now, waits = held.Until, Waits(held)
+			continue
 		} else {
-			all = append(all, Entry{Verdict: Runs, First: slot, Last: slot, Count: 1})
+			all = append(all, Entry{Verdict: Runs, Reason: waits, First: slot, Last: slot, Count: 1})
 			now = now.Add(takes)
 		}
 		if reopens := schedule.Reopens(c.ID, slot, time.Duration(every.Minutes)*time.Minute, every.Spread); !reopens.IsZero() {
-			slot = reopens
+			slot, waits = reopens, ""
+			continue
+		}
+		if waits = ""; skipped {
+			slot = h.Until
 			continue
 		}
 		if slot, err = after(now); err != nil {
@@ -86,6 +107,9 @@ func PreviewInterval(
 	}
 	return all, nil
 }
+
+// Waits is what a preview says of a slot that runs once a window is over.
+func Waits(h Held) string { return h.Says() + ", then at " + h.Until.UTC().Format(time.RFC3339) }
 
 func answered(all []Entry, passed []Answer) []Entry {
 	for _, a := range passed {

@@ -77,6 +77,9 @@ type Schedule struct {
 	location *time.Location
 	policies Policies
 	calendar *Calendar
+	// blackouts are the windows that may hold connector id.
+	id        int32
+	blackouts []Blackout
 }
 
 // Cron is the schedule of a cron expression.

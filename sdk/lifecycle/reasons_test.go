@@ -61,7 +61,7 @@ func TestThePageOnReliabilityNamesEveryReason(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := map[lifecycle.Reason]lifecycle.Verdict{}
 	for _, m := range regexp.MustCompile(`(?m)\| (failed|superseded|missed|skipped): ([^|\n]+) \|`).FindAllStringSubmatch(section, -1) {
-		if reason := m[2]; reason != "nothing had changed" && !strings.HasPrefix(reason, slots.AlreadyCompleted) && reason != conditions.NotMet("x") && !strings.HasPrefix(reason, slots.OnCalendar) { // in words of the store, of a day, with a name
+		if reason := m[2]; reason != "nothing had changed" && !strings.HasPrefix(reason, slots.AlreadyCompleted) && reason != conditions.NotMet("x") && !strings.HasPrefix(reason, slots.OnCalendar) && !strings.HasPrefix(reason, slots.InBlackout) { // in words of the store, of a day, with a name
 			named[lifecycle.Reason(reason)] = lifecycle.Verdict(m[1])
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/foresee"
 	"github.com/echomind/sync/internal/slots"
@@ -81,6 +82,14 @@ func (a *API) previewSchedule(ctx context.Context, in *PreviewSchedule) (*Previe
 				found, err := q.Calendar(ctx, name)
 				return found.TimeZone, found.Entries, err
 			},
+			BlackoutsOf: func(ctx context.Context) ([]blackouts.Row, error) {
+				found, err := q.BlackoutWindows(ctx)
+				all := make([]blackouts.Row, len(found))
+				for i, r := range found {
+					all[i] = blackouts.Row(r)
+				}
+				return all, err
+			},
 		}
 		if in.Past {
 			look.From, look.Until = now.Add(-time.Duration(in.Hours)*time.Hour), now
@@ -125,7 +134,7 @@ func foreseen(c dbgen.ApiConnector) foresee.Connector {
 		},
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
 		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
-		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan,
+		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan, Type: c.Type, UserID: c.UserID,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/slots"
@@ -27,6 +28,8 @@ const (
 type calendarCache struct {
 	mu    sync.Mutex
 	known map[int64]calendarRead
+	// windows are the blackout windows, which are asked with the calendars.
+	windows blackoutCache
 }
 
 // calendarRead is a calendar, or why it cannot be read.
@@ -40,25 +43,39 @@ type calendarNamed struct {
 	name    *string
 	use     string
 	version *int64
+	// who it is, for blackout windows.
+	who blackouts.Who
 }
 
-// calendarOf is the calendar of a connector, or why it cannot be read; nil where it names none.
+// calendarOf is the calendar of a connector, or why it cannot be read; nil where it names none. blackouts are the windows that may hold it.
 type calendarOf struct {
 	*slots.Calendar
-	err error
+	err       error
+	blackouts []slots.Blackout
 }
 
 func (c calendarRead) of(named calendarNamed) calendarOf {
 	if c.err != nil {
-		return calendarOf{nil, fmt.Errorf("%s: %w", slots.Unreadable(*named.name), c.err)}
+		return calendarOf{err: fmt.Errorf("%s: %w", slots.Unreadable(*named.name), c.err)}
 	}
-	return calendarOf{&slots.Calendar{Name: *named.name, Use: named.use, Times: c.times}, nil}
+	return calendarOf{Calendar: &slots.Calendar{Name: *named.name, Use: named.use, Times: c.times}}
 }
 
 // each does something with all rows of a batch and their calendars: first with those that name none, then with those of a few calendars at
 // a time, so that many are never held at once. The rows are locked, and their calendars are looked up after that: a later change of a calendar
 // has the rows planned anew. A calendar that cannot be read is its connectors' problem; an error is Postgres's.
 func (c *calendarCache) each(ctx context.Context, q *dbgen.Queries, names []calendarNamed, do func(i int, of calendarOf)) error {
+	windows, err := c.windows.now(ctx, q)
+	if err != nil {
+		return err
+	}
+	if len(windows) > 0 {
+		plain := do
+		do = func(i int, of calendarOf) {
+			of.blackouts = windows.of(names[i].who)
+			plain(i, of)
+		}
+	}
 	var some []int
 	for i, n := range names {
 		if n.name == nil {
@@ -141,10 +158,19 @@ func (c *calendarCache) read(ctx context.Context, q *dbgen.Queries, versions []i
 	if len(missing) == 0 {
 		return read, nil
 	}
-	rows, err := q.Calendars(ctx, missing)
+	found, err := readCalendars(ctx, q, missing)
+	for version, one := range found {
+		read[version] = one.calendarRead
+	}
+	return read, err
+}
+
+func readCalendars(ctx context.Context, q *dbgen.Queries, versions []int64) (map[int64]timesOf, error) {
+	read := map[int64]timesOf{}
+	rows, err := q.Calendars(ctx, versions)
 	for _, r := range rows {
 		times, err := calendars.Read(r.TimeZone, r.Entries)
-		read[r.Version] = calendarRead{times, err}
+		read[r.Version] = timesOf{calendarRead{times, err}, r.TimeZone}
 	}
 	return read, wrap("read calendars", err)
 }
@@ -170,7 +196,9 @@ func (c *calendarCache) remember(read map[int64]calendarRead) {
 
 // replans has schedules of changed calendars planned anew until ctx ends. It is a loop of its own: no plan waits for it.
 func (s *Scheduler) replans(ctx context.Context) error {
-	return s.whenAsked(ctx, s.replanWake, "schedules of changed calendars", s.Replan)
+	return s.whenAsked(ctx, s.replanWake, "schedules of changed calendars, and what changed blackout windows hold", func(ctx context.Context) error {
+		return errors.Join(s.Replan(ctx), s.Release(ctx))
+	})
 }
 
 // Replan has the schedules of changed calendars planned anew: Plan works them out, and the tick claims what is due at once.

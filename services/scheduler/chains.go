@@ -173,7 +173,7 @@ func (s *Scheduler) follow(ctx context.Context, tx pgx.Tx, part []dbgen.LockFoll
 	}
 	q, ids, names := s.queries.WithTx(tx), make([]int32, len(part)), make([]calendarNamed, len(part))
 	for i, r := range part {
-		ids[i], names[i] = r.ID, calendarNamed{name: r.Calendar, use: r.CalendarUse}
+		ids[i], names[i] = r.ID, namedBy(dbgen.LockDueRow(r))
 	}
 	found, err := q.UpstreamsOf(ctx, dbgen.UpstreamsOfParams{Ids: ids, Now: part[0].Now})
 	if err != nil {
@@ -320,7 +320,7 @@ func inVain(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf) *plan {
 		return p
 	}
 	columns := columnsOfDue(r)
-	columns.Calendar = c.Calendar
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
 	shorter := columns.Deadline == nil || *columns.Deadline > u.TimeoutMinutes
 	if shorter {
 		columns.Deadline = &u.TimeoutMinutes

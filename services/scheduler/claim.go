@@ -135,10 +135,15 @@ func (s *Scheduler) claim(
 	set := func(tx pgx.Tx, part []dueNow) error {
 		triggers, claims, instead := make([]Trigger, 0, len(part)), make([]claim, 0, len(part)), []*plan(nil)
 		var waits parked
+		var holds []*putOff
 		for _, d := range part {
 			r := d.row
 			if d.passed != nil {
 				instead = append(instead, d.passed)
+				continue
+			}
+			if d.held != nil {
+				holds = append(holds, d.held)
 				continue
 			}
 			if d.full != "" {
@@ -168,7 +173,10 @@ func (s *Scheduler) claim(
 		if err := s.park(ctx, tx, waits); err != nil {
 			return err
 		}
-		over += len(instead) + len(waits.ids)
+		if err := s.hold(ctx, tx, holds); err != nil {
+			return err
+		}
+		over += len(instead) + len(waits.ids) + len(holds)
 		if len(claims) == 0 {
 			return nil
 		}
@@ -214,10 +222,13 @@ type dueNow struct {
 	later  time.Time // to catch up with after an outage
 	keys   []string  // the concurrency keys of which it has a place
 	full   string    // the one of them that has none
+	held   *putOff   // by a blackout window
 }
 
 // runs says whether it is to be claimed, if its keys have places.
-func (d dueNow) runs() bool { return d.passed == nil && d.later.IsZero() && !tooOld(*d.row) }
+func (d dueNow) runs() bool {
+	return d.passed == nil && d.held == nil && d.later.IsZero() && !tooOld(*d.row)
+}
 
 // decideKeys gives those that are to be claimed their places of concurrency keys, the longest due first; claims: they are claimed.
 func decideKeys(all []dueNow, p *places, claims bool) {
@@ -231,13 +242,16 @@ func decideKeys(all []dueNow, p *places, claims bool) {
 func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockDueRow) ([]dueNow, error) {
 	names := make([]calendarNamed, len(rows))
 	for i := range rows {
-		names[i] = calendarNamed{name: rows[i].Calendar, use: rows[i].CalendarUse}
+		names[i] = namedBy(rows[i])
 	}
 	all := make([]dueNow, len(rows))
 	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
 		d := dueNow{row: &rows[i]}
 		d.slot, d.passed = slotOf(rows[i], c)
 		d.later = later(rows[i], d.slot, s.outage.since(rows[i].Now), s.config.CatchUpWindow)
+		if d.passed == nil {
+			d.held = heldOf(rows[i], d.slot, c)
+		}
 		d.slot.next = nil // it holds its calendar
 		all[i] = d
 	})
@@ -257,13 +271,17 @@ func (s *Scheduler) passOver(ctx context.Context, tx pgx.Tx, plans []*plan) erro
 		return wrap("pass slots over", err)
 	}
 	var bad []plan
+	var holds []*putOff
 	for _, p := range plans {
+		if p.held != nil {
+			holds = append(holds, p.held)
+		}
 		if p.Bad {
 			bad = append(bad, *p)
 		}
 	}
 	s.tellBad(bad)
-	return nil
+	return s.hold(ctx, tx, holds)
 }
 
 // claim is what one claim writes down, as moves.claim wants it.

@@ -25,7 +25,8 @@ type failure struct {
 // answered is what one transaction writes down of a condition's answers.
 type answered struct {
 	met      []int32
-	plans    []*plan // they run no slot: for a policy, or because the condition is not met
+	holds    []*putOff // they wait for the end of a blackout window
+	plans    []*plan   // they run no slot: for a policy, or because the condition is not met
 	unmet    int
 	failures []failure
 }
@@ -89,7 +90,7 @@ func (s *Scheduler) setAnswers(
 	types := map[string]bool{}
 	names := make([]calendarNamed, len(part))
 	for i, r := range part {
-		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse}
+		names[i] = namedBy(dbgen.LockDueRow(r))
 	}
 	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
 		r := dbgen.LockDueRow(part[i])
@@ -103,6 +104,9 @@ func (s *Scheduler) setAnswers(
 		return err
 	}
 	if err := s.passOver(ctx, tx, all.plans); err != nil {
+		return err
+	}
+	if err := s.hold(ctx, tx, all.holds); err != nil {
 		return err
 	}
 	q := s.queries.WithTx(tx)
@@ -123,16 +127,21 @@ func (s *Scheduler) setAnswers(
 	maps.DeleteFunc(types, func(_ string, met bool) bool { return !met })
 	maps.Copy(t.types, types)
 	t.met, t.unmet, t.failed = t.met+len(all.met), t.unmet+all.unmet, t.failed+len(all.failures)
-	t.written += len(all.met) + len(all.plans) + len(all.failures)
+	t.written += len(all.met) + len(all.holds) + len(all.plans) + len(all.failures)
 	return nil
 }
 
 // decide says what becomes of one connector. The policies of its slots come first: what none of them lets run needs no condition.
 func (s *Scheduler) decide(all *answered, name string, r dbgen.LockDueRow, a reply, c calendarOf) {
 	slot, instead := slotOf(r, c)
+	own := r
+	own.Asked = false // what is asked for with parameters asks no condition
+	held := heldOf(own, slot, c)
 	switch at := later(r, slot, s.outage.since(r.Now), s.config.CatchUpWindow); {
 	case instead != nil:
 		all.plans = append(all.plans, instead)
+	case held != nil:
+		all.holds = append(all.holds, held)
 	case !at.IsZero():
 		all.plans = append(all.plans, &plan{ID: r.ID, NextSyncAt: &at, DueReason: r.DueReason, SlotAt: r.SlotAt})
 	case a.problem != "":
@@ -152,7 +161,7 @@ func unmet(r dbgen.LockDueRow, over slot, reason string, c calendarOf) *plan {
 		return p
 	}
 	columns := columnsOfDue(r)
-	columns.Calendar = c.Calendar
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
 	schedule, err := columns.Schedule()
 	if err = cmp.Or(c.err, err); err != nil {
 		p.Problem = err.Error()

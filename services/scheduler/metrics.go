@@ -24,6 +24,7 @@ type metrics struct {
 	conditions    *prometheus.CounterVec
 	conditionTime *prometheus.HistogramVec
 	chains        *prometheus.CounterVec
+	held          *prometheus.CounterVec
 	badSchedules  prometheus.Counter
 	left          *prometheus.GaugeVec
 	looks         *prometheus.HistogramVec
@@ -59,6 +60,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"condition"})),
 		chains:       m.counters("scheduler_chains_total", "Connectors that run after others and were looked at, by what came of it: let go, missed (one that it waits for did not come in time), waits.", "outcome"),
+		held:         m.counters("scheduler_blackout_held_total", "Connectors that were due within a blackout window, and wait for its end.", "blackout"),
 		badSchedules: m.counter("scheduler_bad_schedules_total", "Connectors that were disabled, because their schedules cannot be worked out."),
 		left: m.gauges("scheduler_look_left", "About how many connectors the last look left to the next one, because its time was over, or the "+
 			"stream or Postgres took nothing more; 0 = it came to its end.", "look"),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
@@ -53,8 +54,9 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 	names := make([]calendarNamed, len(rows))
 	for i, r := range rows {
 		if r.CalendarUse != nil && r.CalendarVersion != nil {
-			names[i] = calendarNamed{r.Calendar, *r.CalendarUse, r.CalendarVersion}
+			names[i] = calendarNamed{name: r.Calendar, use: *r.CalendarUse, version: r.CalendarVersion}
 		}
+		names[i].who = blackouts.Who{ID: r.ConnectorID, UserID: r.UserID, Type: r.Type}
 	}
 	all := make([]passed, len(rows))
 	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) { all[i] = passedOf(rows[i], c) })
@@ -89,7 +91,7 @@ func passedOf(r dbgen.LockPassedRow, c calendarOf) passed {
 	p := passed{ID: r.ID, connector: r.ConnectorID}
 	columns := slots.Columns{
 		ID: r.ConnectorID, Cron: &r.ScheduleCron, Zone: r.TimeZone, DSTGap: r.DstGap, DSTOverlap: r.DstOverlap, OncePer: r.OncePer,
-		Calendar: c.Calendar,
+		Calendar: c.Calendar, Blackouts: c.blackouts,
 	}
 	if schedule, err := columns.Schedule(); err == nil {
 		p.Passed = schedule.GivenUp(slots.State{Through: r.After, Completed: r.Completed}, r.Through, r.Reason)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/slots"
@@ -96,7 +97,7 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 	b.found = len(rows)
 	names := make([]calendarNamed, len(rows))
 	for i, r := range rows {
-		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse}
+		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse, who: blackouts.Who{ID: r.ID, UserID: r.UserID, Type: r.Type}}
 	}
 	all := make([]plan, len(rows))
 	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
@@ -162,6 +163,8 @@ type plan struct {
 	UnmetSlot *time.Time `json:"unmet_slot,omitempty"`
 	// Missed is that it has waited in vain for another, with what was due without a slot.
 	Missed string `json:"missed,omitempty"`
+	// held is the window that skips an interval's slot, and behind which the next one comes.
+	held *putOff
 }
 
 func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
@@ -170,7 +173,7 @@ func planOf(r dbgen.LockUnplannedRow, c calendarOf) plan {
 		return p
 	}
 	columns := columnsOfUnplanned(r)
-	columns.Calendar = c.Calendar
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
 	schedule, err := columns.Schedule()
 	switch {
 	case err != nil:

@@ -5,12 +5,16 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/slots"
 )
@@ -36,8 +40,18 @@ func foretells(t *testing.T, draws, days int, schedules ...string) {
 	s.calendar("fair", "Europe/Berlin", `[{"name": "Sommerzeit", "start": "2026-03-29", "also": ["2026-04-01"]}, {"name": "Mittag", "start": "2026-03-01T11:30",
 		"end": "2026-03-01T14:00", "rule": "FREQ=WEEKLY;BYDAY=MO,WE,FR"}, {"name": "frei", "start": "2026-03-01", "rule": "FREQ=WEEKLY;BYDAY=SA,SU"}, {"name": "Weihnachten", "start": "2025-12-24T12:00", "end": "2025-12-27", "rule": "FREQ=YEARLY"}]`)
 	s.calendar("work", "America/New_York", `[{"name": "Werktag", "start": "2026-03-02", "rule": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"}, {"name": "Ostern", "start": "2026-03-30", "except": true}]`)
+	windows := [][2]string{
+		{"UTC", `[{"name": "w", "start": "2026-03-01T02:00", "end": "2026-03-01T05:30", "rule": "FREQ=WEEKLY;BYDAY=MO,WE,FR,SU"}, {"name": "maintenance", "start": "2026-03-29T22:00", "end": "2026-03-31T01:00"}]`},
+		{"Europe/Berlin", `[{"name": "w", "start": "2026-03-01T08:00", "end": "2026-03-01T18:00", "rule": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"}, {"name": "night", "start": "2026-03-01T02:30", "end": "2026-03-01T03:30", "rule": "FREQ=WEEKLY;BYDAY=SA,SU"}]`},
+	}
 	for range draws {
 		s.at(begin)
+		s.exec(`DELETE FROM blackouts`)
+		for i, w := range windows[:random.IntN(3)] {
+			name := fmt.Sprint("window", i)
+			s.calendar(name, w[0], w[1])
+			s.exec(`INSERT INTO blackouts (name, calendar, mode, spread_minutes) VALUES ($1, $1, $2, $3)`, name, pick("skip", "defer"), random.IntN(3)*20)
+		}
 		takes := time.Duration(random.IntN(4)*25) * time.Minute
 		columns := row{
 			"schedule_cron": pick(schedules...),
@@ -79,10 +93,29 @@ func (s simulated) previewed(id int32, from, until time.Time, takes time.Duratio
 		s.do(err)
 		c.Calendar = &slots.Calendar{Name: *name, Use: use, Times: times}
 	}
+	c.Blackouts = s.windows(id)
 	c.Through = &from
 	schedule, err := c.Schedule()
 	s.do(err)
-	return schedule.Preview(c.State(), from, until, takes, 1_000_000)
+	all := schedule.Preview(c.State(), from, until, takes, 1_000_000)
+	for i := range all {
+		if all[i].Verdict == slots.Runs {
+			all[i].Reason = "" // what it has waited for is no verdict
+		}
+	}
+	return all
+}
+
+// windows are the blackout windows that may hold a connector.
+func (s simulated) windows(id int32) []slots.Blackout {
+	s.Helper()
+	rows, err := s.servers.Pool.Query(s.Context(), `SELECT name, mode, spread_minutes, user_id, types, except_connectors, version, time_zone, entries FROM blackout_windows ORDER BY name`)
+	s.do(err)
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[blackouts.Row])
+	s.do(err)
+	some, problems := blackouts.Of(all, blackouts.Who{ID: id, UserID: 1, Type: "web"})
+	s.do(errors.Join(problems...))
+	return some
 }
 
 // simulate lets the scheduler do what it does until a moment, each sync taking as long.

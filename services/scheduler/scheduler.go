@@ -117,7 +117,9 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), unreleased: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
-	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{}
+	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{windows: blackoutCache{tell: func(window string, err error) {
+		log.Error("a blackout window holds nobody, because its calendar cannot be read", "blackout", window, "err", err)
+	}}}
 	return s
 }
 

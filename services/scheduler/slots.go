@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/scheduler/internal/dbgen"
 )
@@ -25,7 +26,8 @@ func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 	}
 	planned := *r.SlotAt
 	columns := columnsOfDue(r)
-	if columns.Calendar = c.Calendar; c.err != nil {
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
+	if c.err != nil {
 		return slot{}, orWanted(r, unreadable(r, columns, c.err))
 	}
 	schedule := columns.IntervalAt(planned)
@@ -54,6 +56,8 @@ func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 		every := time.Duration(*r.RefreshFreqMinutes) * time.Minute
 		if at := schedule.Reopens(r.ID, planned, every, r.SpreadPercent); !at.IsZero() && known(at) {
 			instead.NextSyncAt, instead.SlotAt, instead.DueReason = &at, &at, "schedule"
+		} else if h, is := schedule.SkippedBy(planned); is {
+			instead.NextSyncAt, instead.SlotAt, instead.DueReason, instead.held = &h.Until, &h.Until, "schedule", heldBy(r.ID, false, h)
 		}
 	}
 	return slot{}, orWanted(r, instead)
@@ -62,7 +66,7 @@ func slotOf(r dbgen.LockDueRow, c calendarOf) (s slot, instead *plan) {
 // orWanted leaves a connector due if its sync is wanted, whatever its schedule says.
 func orWanted(r dbgen.LockDueRow, instead *plan) *plan {
 	if r.Wanted != "" {
-		instead.NextSyncAt, instead.DueReason, instead.SlotAt, instead.Problem, instead.Bad = &r.NextSyncAt, r.Wanted, nil, "", false
+		instead.NextSyncAt, instead.DueReason, instead.SlotAt, instead.Problem, instead.Bad, instead.held = &r.NextSyncAt, r.Wanted, nil, "", false, nil
 	}
 	return instead
 }
@@ -100,7 +104,7 @@ func beforehand(r dbgen.LockDueRow, c calendarOf) slot {
 	if r.OverAt == nil {
 		columns.OverAt, columns.ClaimedFor = &r.Now, nil
 	}
-	columns.Calendar = c.Calendar
+	columns.Calendar, columns.Blackouts = c.Calendar, c.blackouts
 	schedule, err := columns.Schedule()
 	if err != nil || c.err != nil {
 		return slot{} // its next plan says so
@@ -110,6 +114,11 @@ func beforehand(r dbgen.LockDueRow, c calendarOf) slot {
 		return slot{}
 	}
 	return slot{Passed: next.Passed, Through: &next.Through}
+}
+
+// namedBy is what is asked about the calendar and the windows of a connector that is due.
+func namedBy(r dbgen.LockDueRow) calendarNamed {
+	return calendarNamed{name: r.Calendar, use: r.CalendarUse, who: blackouts.Who{ID: r.ID, UserID: r.UserID, Type: r.Type}}
 }
 
 // longest is for a slot that may wait for others, where nothing is caught up.

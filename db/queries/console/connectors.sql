@@ -60,6 +60,10 @@ ON CONFLICT (name) DO UPDATE SET
     concurrency_keys = CASE WHEN @sets_keys::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
 RETURNING *;
 
+-- name: SetTypeProvider :one
+-- A statement of its own: administrators alone may.
+UPDATE connector_types SET provider = sqlc.narg('provider') WHERE name = @name RETURNING *;
+
 -- name: AddSystemType :one
 -- Adds a type of the system, or changes how often its new job runs; no row where the type is there and is not the system's.
 INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)

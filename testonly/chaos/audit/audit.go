@@ -71,7 +71,7 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 	findings := []Finding{
 		h.asked(), h.workersTakeTurns(opts), h.fence(), h.caps(opts),
 		h.ownFailures(opts), h.neverFail(opts), h.disabled(),
-		h.oneVerdict(), h.claims(), h.plans(), h.flights(), h.cronSlots(), h.passedSlots(), h.slotsOnce(), h.passedOver(opts), h.rulesKept(opts),
+		h.oneVerdict(), h.claims(), h.plans(), h.flights(), h.cronSlots(), h.passedSlots(), h.slotsOnce(), h.passedOver(opts), h.rulesKept(opts), h.inBlackout(opts),
 		h.cursor(), h.checkpoints(),
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) (Finding, error){

@@ -51,7 +51,7 @@ var checks = []string{
 	"in flight is an open run", planStays,
 	"every cron slot once", "every slot that came is answered", "no slot twice", "the cursor moves with its run", "no checkpoint runs ahead",
 	"complete means all stored", "documents are the source's", "nothing is left behind", oneHolder, noKeyOver,
-	soItWas, rulesKept,
+	soItWas, rulesKept, noneInside,
 }
 
 // soon bounds what takes a few seconds on a busy machine.

@@ -38,7 +38,9 @@ type event struct {
 	ConfigVersion          int64
 	Reconfigured           bool
 	Answered               bool
-	Asked                  bool // it is in a run with parameters, or that is over by this
+	Asked                  bool      // it is in a run with parameters, or that is over by this
+	Opened                 time.Time // when its transaction began
+	Owner                  int32
 	StateMoved, StateEmpty bool
 	OldVersion, Version    *int
 	OldDone, Done          int // documents of the next version that a checkpoint stands for
@@ -133,6 +135,7 @@ type history struct {
 	violations map[string][]string
 	calendars  map[string][]calendarVersion
 	matters    map[string][]matterEvent
+	blackouts  map[string][]blackoutVersion
 }
 
 func load(ctx context.Context, pool *pgxpool.Pool) (*history, error) {
@@ -140,7 +143,7 @@ func load(ctx context.Context, pool *pgxpool.Pool) (*history, error) {
 		byLife: map[life][]*event{}, runs: map[uuid.UUID]*run{}, configs: map[int32]map[int64]configured{},
 		violations: map[string][]string{}, calendars: map[string][]calendarVersion{}, matters: map[string][]matterEvent{},
 	}
-	for _, read := range []func(context.Context, *pgxpool.Pool) error{h.loadEvents, h.loadRuns, h.loadConfigs, h.loadViolations, h.loadRules} {
+	for _, read := range []func(context.Context, *pgxpool.Pool) error{h.loadEvents, h.loadRuns, h.loadConfigs, h.loadViolations, h.loadRules, h.loadBlackouts} {
 		if err := read(ctx, pool); err != nil {
 			return nil, fmt.Errorf("read the history: %w", err)
 		}
@@ -156,7 +159,7 @@ func (h *history) loadEvents(ctx context.Context, pool *pgxpool.Pool) error {
 			coalesce(old_status, ''), coalesce(status, ''), old_run, run,
 			coalesce(failures, 0), coalesce(max_retries, 0), coalesce(old_due_reason, ''), old_slot, slot,
 			old_planned, planned, cron, coalesce(time_zone, ''), dst_gap, dst_overlap,
-			once_per, calendar, calendar_use, condition, met, triggered, claimed_for, config_version, reconfigured, answered, asked,
+			once_per, calendar, calendar_use, condition, met, triggered, claimed_for, config_version, reconfigured, answered, asked, opened, coalesce(owner, 0),
 			state IS NOT NULL, coalesce(state = '{}', false), `+fmt.Sprintf(version, "old_state")+`, `+fmt.Sprintf(version, "state")+`,
 			`+fmt.Sprintf(done, "old_state")+`, `+fmt.Sprintf(done, "state")+`, stored
 		FROM chaos.connector_events ORDER BY seq`)

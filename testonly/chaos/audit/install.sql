@@ -8,6 +8,9 @@ CREATE TABLE chaos.connector_events (
     at                  timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- Not later than any clock that the statement itself has read.
     began               timestamptz NOT NULL DEFAULT statement_timestamp(),
+    -- When its transaction began.
+    opened              timestamptz NOT NULL DEFAULT transaction_timestamp(),
+    owner               integer,
     txid                bigint NOT NULL DEFAULT txid_current(),
     op                  text NOT NULL,
     connector_id        integer NOT NULL,
@@ -104,7 +107,7 @@ CREATE FUNCTION chaos.on_connector() RETURNS trigger LANGUAGE plpgsql SECURITY D
 BEGIN
     INSERT INTO chaos.connector_events (op, connector_id, old_type, type, old_status, status, old_run, run, failures,
         max_retries, old_due_reason, due_reason, old_slot, slot, old_planned, planned, cron, time_zone, dst_gap, dst_overlap, once_per, calendar, calendar_use, condition, met, triggered, claimed_for,
-        config_version, reconfigured, answered, asked, old_state, state, stored)
+        config_version, reconfigured, answered, asked, owner, old_state, state, stored)
     VALUES (TG_OP, coalesce(NEW.id, OLD.id), OLD.type, NEW.type, OLD.status, NEW.status, OLD.run_id, NEW.run_id,
         NEW.failure_count, NEW.max_retries, coalesce(OLD.due_reason, OLD.kept_plan->>'due_reason'), coalesce(NEW.due_reason, NEW.kept_plan->>'due_reason'),
         coalesce(OLD.slot_at, (OLD.kept_plan->>'slot_at')::timestamptz), coalesce(NEW.slot_at, (NEW.kept_plan->>'slot_at')::timestamptz),
@@ -113,7 +116,7 @@ BEGIN
         coalesce(NEW.config_version, OLD.config_version),
         TG_OP = 'UPDATE' AND OLD.config_version <> NEW.config_version,
         TG_OP = 'UPDATE' AND OLD.trigger_requested_at IS NOT NULL AND NEW.trigger_requested_at IS NULL,
-        coalesce(NEW.kept_plan, OLD.kept_plan) IS NOT NULL,
+        coalesce(NEW.kept_plan, OLD.kept_plan) IS NOT NULL, coalesce(NEW.user_id, OLD.user_id),
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN OLD.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN NEW.state END,
         CASE WHEN TG_OP = 'UPDATE' AND OLD.state <> NEW.state AND (NEW.status = 'SYNCING' OR NEW.state ? 'done') THEN (

@@ -75,7 +75,7 @@ func (h *history) stood(matter string, before int64, how ...string) bool {
 func (h *history) passedOver(opts Options) Finding {
 	f := Finding{
 		Promise: 4, Name: "slots are passed over for what was so",
-		How: "a line of slots that no run answers names a calendar that closed each of them, a period in which a sync had completed, or a condition that was not met; a condition fails for its own matter",
+		How: "a line of slots that no run answers names a calendar that closed each of them, a blackout that stood, a period in which a sync had completed, or a condition that was not met; a condition fails for its own matter",
 	}
 	for _, r := range h.ordered {
 		if !r.noRun() || r.verdict == "" {
@@ -95,6 +95,10 @@ func (h *history) passedOver(opts Options) Finding {
 		case strings.HasPrefix(r.reason, rules.OnCalendar):
 			if !h.closedBy(r) {
 				f.violated("%s passes over slots from %s to %s: %s; no version of it closed them so", r, r.slot, r.last, r.reason)
+			}
+		case strings.HasPrefix(r.reason, rules.InBlackout):
+			if !h.skippedBy(r) {
+				f.violated("%s skips slots from %s to %s: %s; no version of it had them so", r, r.slot, r.last, r.reason)
 			}
 		case strings.HasPrefix(r.reason, rules.AlreadyCompleted):
 			if !h.completedFor(r, strings.TrimPrefix(r.reason, rules.AlreadyCompleted)) {

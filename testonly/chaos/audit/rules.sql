@@ -32,3 +32,22 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_write AFTER INSERT OR UPDATE ON chaos.matters FOR EACH ROW EXECUTE FUNCTION chaos.on_matter();
+
+-- Blackout windows: each version of whom they hold, from when on; calendar null: it is gone. Only what types and owners say of a connector is looked at.
+CREATE TABLE chaos.blackout_events (
+    seq               bigint PRIMARY KEY DEFAULT nextval('chaos.events'),
+    at                timestamptz NOT NULL DEFAULT clock_timestamp(),
+    name              text NOT NULL,
+    calendar          text,
+    user_id           integer,
+    types             text[],
+    except_connectors integer[]
+);
+CREATE FUNCTION chaos.on_blackout() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    INSERT INTO chaos.blackout_events (name, calendar, user_id, types, except_connectors)
+    SELECT b.name, CASE WHEN TG_OP <> 'DELETE' THEN b.calendar END, b.user_id, (SELECT w.types FROM blackout_windows w WHERE w.name = b.name), b.except_connectors
+    FROM (SELECT (coalesce(NEW, OLD)).*) b;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_write AFTER INSERT OR UPDATE OR DELETE ON blackouts FOR EACH ROW EXECUTE FUNCTION chaos.on_blackout();

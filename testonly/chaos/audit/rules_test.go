@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	soItWas   = "slots are passed over for what was so"
-	rulesKept = "no run against a rule"
+	soItWas    = "slots are passed over for what was so"
+	rulesKept  = "no run against a rule"
+	noneInside = "no run is claimed inside a blackout"
 )
 
 // addRules adds a connector whose calendar has closed some of the slots that have passed.
@@ -131,4 +132,36 @@ func TestARunAgainstARuleIsFound(t *testing.T) {
 	f := l.audit(rulesKept)
 	require.Empty(t, f.Violations)
 	require.Equal(t, 2, f.Checked)
+}
+
+// inWindow claims a job of user 1 while a window stands that has stood for long, or was written a moment ago.
+func (l *lab) inWindow(columns, values string, long bool) {
+	l.t.Helper()
+	id := l.addJob("met")
+	l.do(`UPDATE connectors SET condition = NULL WHERE id = $1`, id)
+	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
+	l.do(`INSERT INTO blackouts (name, calendar, mode, ` + columns + `) VALUES ('w', 'ever', 'defer', ` + values + `)`)
+	if long {
+		l.do(`UPDATE chaos.blackout_events SET at = at - interval '1 minute'`)
+		l.do(`UPDATE chaos.calendar_events SET at = at - interval '1 minute'`)
+	}
+	l.claim(id)
+}
+
+func TestAClaimInsideABlackoutIsFound(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("type", "'errand'", true)
+	l.finds(noneInside, "blackout w stood")
+}
+
+func TestAClaimInsideAnothersBlackoutIsNone(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("user_id", "2", true)
+	require.Empty(t, l.audit(noneInside).Violations)
+}
+
+func TestAClaimThatMayNotHaveSeenABlackoutIsNone(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("type", "'errand'", false)
+	require.Empty(t, l.audit(noneInside).Violations)
 }

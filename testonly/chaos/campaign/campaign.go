@@ -138,6 +138,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if ctx.Err() != nil {
 		return report, context.Cause(ctx)
 	}
+	if _, err := w.Pool.Exec(ctx, `DELETE FROM blackouts`); err != nil { // so that all comes to rest
+		return report, wrap("delete the blackout windows", err)
+	}
 	report, err = finish(ctx, w, cfg, field, report)
 	if report.Findings != nil {
 		report.Findings = append(report.Findings, idle.finding(), read.finding())

@@ -17,6 +17,8 @@ const (
 	typeJob = "errand"
 	// steady is a calendar that nobody changes, turning one that is changed all the time.
 	steady, turning = "steady", "turning"
+	// held is the first owner whose connectors blackout windows hold: theirs have no other owner.
+	held, holders = 91, 3
 	// calendarMinutes is how far the calendars go, behind now and ahead.
 	calendarBehind, calendarAhead = 10, 90
 )
@@ -75,6 +77,11 @@ func addRules(ctx context.Context, w *world.World, n int, rng *rand.Rand) error 
 			_, err = w.Pool.Exec(ctx, `INSERT INTO calendars (name, time_zone, entries) VALUES ($1, 'UTC', $2)`, name, text)
 		}
 	}
+	for i, act := range blackouts {
+		if err == nil {
+			_, err = w.Pool.Exec(ctx, act, i)
+		}
+	}
 	for i := 0; i < n && err == nil; i++ {
 		err = addRuled(ctx, w, i, rng)
 	}
@@ -83,6 +90,13 @@ func addRules(ctx context.Context, w *world.World, n int, rng *rand.Rand) error 
 			WHERE name LIKE 'ruled %' AND last_sync_at < created_at AND status = 'ACTIVE'`)
 	}
 	return wrap("add schedules with rules", err)
+}
+
+// blackouts are statements that add windows: of a calendar that stays and one that turns, of each mode, by owner and by type.
+var blackouts = []string{
+	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('steady', '` + steady + `', 'skip', 0, 91 + $1)`,
+	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('turning', '` + turning + `', 'defer', $1, 91 + $1)`,
+	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id, type) VALUES ('jobs', '` + steady + `', 'defer', $1 / 2, 91 + $1, '` + typeJob + `')`,
 }
 
 // addRuled adds a connector that is due every minute and has some rules. Half of them have slots that passed while nobody was there.
@@ -119,10 +133,14 @@ func addRuled(ctx context.Context, w *world.World, i int, rng *rand.Rand) error 
 	if err != nil {
 		return fmt.Errorf("write a configuration: %w", err)
 	}
+	owner := 1 + i%5
+	if i%3 == 0 {
+		owner = held + i/3%holders
+	}
 	_, err = w.Pool.Exec(ctx, `
 		INSERT INTO connectors (name, type, user_id, config, schedule_cron, last_sync_at, condition, calendar, calendar_use, once_per, deadline_minutes, overlap, catch_up)
 		VALUES ($1, $2, $3, $4, '* * * * *', clock_timestamp() - $5::interval, $6, $7, $8, $9, $10, $11, $12)`,
-		fmt.Sprint("ruled ", i), kind, 1+i%5, text, age, condition, calendar, []string{"exclude", "only"}[rng.IntN(2)], oncePer, deadline,
+		fmt.Sprint("ruled ", i), kind, owner, text, age, condition, calendar, []string{"exclude", "only"}[rng.IntN(2)], oncePer, deadline,
 		[]string{"skip", "queue"}[rng.IntN(2)], catchUp)
 	return wrap("add a schedule with rules", err)
 }
@@ -150,6 +168,15 @@ func turn(ctx context.Context, w *world.World, rng *rand.Rand, log *slog.Logger)
 		say(ctx, w, log, `UPDATE chaos.matters SET stands = $2 WHERE name = $1`, matters[2+rng.IntN(len(matters)-2)], standings[rng.IntN(len(standings))])
 		if text, err := entries(rng); err == nil {
 			say(ctx, w, log, `UPDATE calendars SET entries = $2 WHERE name = $1`, turning, text)
+		}
+		for _, act := range []string{
+			`DELETE FROM blackouts WHERE name = 'turning' AND $1 % 7 = 0`,
+			`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('turning', '` + turning + `', 'defer', $1 % 2, 91 + $1 % 3)
+				ON CONFLICT (name) DO UPDATE SET mode = CASE WHEN blackouts.mode = 'skip' THEN 'defer' ELSE 'skip' END, user_id = EXCLUDED.user_id`,
+			`UPDATE blackouts SET except_connectors = CASE WHEN except_connectors IS NULL THEN
+				(SELECT array_agg(id) FROM (SELECT id FROM connectors WHERE user_id = 91 + $1 % 3 ORDER BY id LIMIT 5) k) END WHERE name = 'jobs'`,
+		} {
+			say(ctx, w, log, act, rng.IntN(1<<30))
 		}
 		select {
 		case <-ctx.Done():

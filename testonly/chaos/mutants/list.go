@@ -18,6 +18,7 @@ const (
 	noVain     = "no chain waits for what has happened"
 	soItWas    = "slots are passed over for what was so"
 	rulesKept  = "no run against a rule"
+	noneInside = "no run is claimed inside a blackout"
 )
 
 // All are the defects that are put back.
@@ -217,6 +218,16 @@ var All = []Mutant{
 			{"moves.lock_unplanned", "SELECT * FROM connectors WHERE needs_plan", `SELECT (jsonb_populate_record(c, '{"calendar": null}')).* FROM connectors c WHERE needs_plan`},
 		},
 		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{rulesKept},
+	},
+	{
+		Name: "blackout", Was: "a blackout window of one owner holds those of another",
+		Script: `DO $$ BEGIN EXECUTE 'CREATE OR REPLACE VIEW blackout_windows AS ' || replace(pg_get_viewdef('blackout_windows'::regclass), 'b.user_id,', 'b.user_id + 1 AS user_id,'); END $$`,
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{noneInside},
+	},
+	{
+		Name: "blackout-type", Was: "a blackout window of a type is not asked at a claim",
+		SQL:    []Edit{{"moves.lock_due", "RETURN NEXT c;", "c.type := 'none'; RETURN NEXT c;"}},
+		Faults: "SIGTERM scheduler", Seed: 8, Finds: []string{noneInside},
 	},
 	{
 		Name: "completed", Was: "a line says that a sync has completed, and none has",

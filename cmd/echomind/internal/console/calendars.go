@@ -237,6 +237,8 @@ func refusedCalendar(what, name string, err error) error {
 		return fmt.Errorf("%s: its entries have more than %d bytes; leave out what is over, or write rules", what, calendars.MaxBytes)
 	case pg.ConstraintName == "connectors_calendar_known":
 		return fmt.Errorf("calendar %s is in use: take it from its connectors first (`echomind connectors update ID --calendar none`)", name)
+	case pg.ConstraintName == "blackouts_calendar_known":
+		return fmt.Errorf("calendar %s is in use: a blackout window has its times; `echomind blackouts list` shows which", name)
 	case pg.Code == insufficientPrivilege:
 		return fmt.Errorf("%s: %s; DATABASE_URL's login must be a member of role %s", what, pg.Message, administratorRole)
 	}

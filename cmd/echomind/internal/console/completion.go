@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/blackouts"
 )
 
 // maxCompletions is how many connectors a shell is offered.
@@ -32,6 +33,7 @@ func completions(f *finder, c *cobra.Command) {
 		"calendar-use":   cobra.FixedCompletions(uses, cobra.ShellCompDirectiveNoFileComp),
 		"connector":      f.completeConnectors,
 		"condition":      f.completeConditions,
+		"mode":           cobra.FixedCompletions([]cobra.Completion{blackouts.Skip, blackouts.Defer}, cobra.ShellCompDirectiveNoFileComp),
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {

@@ -61,7 +61,7 @@ that of the only stack of yours that runs, which they say), or by DATABASE_URL a
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.SetHelpCommand(help())
-	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f))
+	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), blackoutsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f))
 	completions(f, c)
 	c.InitDefaultCompletionCmd()
 	for _, sub := range c.Commands() {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/foresee"
 	"github.com/echomind/sync/internal/slots"
 )
@@ -186,7 +187,7 @@ func errorOf(err error) error {
 
 // of goes through the slots of a connector; afresh where its schedule would be another from now on.
 func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (foresee.Schedule, error) {
-	look := foresee.Look{From: p.from, Until: p.until, Past: p.past, Takes: p.takes, Most: mostEntries, IntervalSlot: p.intervalSlot, CalendarOf: p.calendarOf}
+	look := foresee.Look{From: p.from, Until: p.until, Past: p.past, Takes: p.takes, Most: mostEntries, IntervalSlot: p.intervalSlot, CalendarOf: p.calendarOf, BlackoutsOf: p.blackoutsOf}
 	return look.Of(ctx, foresee.Connector{
 		Columns: slots.Columns{
 			ID: c.ID, Cron: c.ScheduleCron, Zone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, Deadline: c.DeadlineMinutes,
@@ -195,7 +196,7 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (f
 		},
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
 		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
-		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan, After: p.after,
+		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan, After: p.after, Type: c.Type, UserID: c.UserID,
 	}, refresh(c), afresh)
 }
 
@@ -208,6 +209,15 @@ func (p *slotPreview) intervalSlot(ctx context.Context, c foresee.Connector, bas
 func (p *slotPreview) calendarOf(ctx context.Context, name string) (zone string, entries []byte, err error) {
 	found, err := calendarNamed(ctx, p.pool, name)
 	return found.TimeZone, found.Entries, err
+}
+
+func (p *slotPreview) blackoutsOf(ctx context.Context) ([]blackouts.Row, error) {
+	rows, _, err := blackoutWindows(ctx, p.pool)
+	all := make([]blackouts.Row, len(rows))
+	for i, r := range rows {
+		all[i] = blackouts.Row(r)
+	}
+	return all, err
 }
 
 func printPreview(w io.Writer, a previewAnswer, until time.Time) error {

@@ -32,7 +32,7 @@ func trigger(f *finder) *cobra.Command {
 		Use:   "trigger ID...",
 		Short: "Sync connectors now, without waiting for their time",
 		Long: `Sync a connector now, without waiting for its time. While a sync is in flight that began to read before, another
-one follows it.
+one follows it. Within a blackout window (echomind blackouts) it waits for the end, and you are told which.
 
 A sync that finds most of its documents gone from the source fails and deletes nothing, for the source may be away and not
 empty. --allow-deletions is for when they are really gone: the sync may delete them. It counts until a sync has completed
@@ -84,6 +84,9 @@ not end the sync.`,
 				if err != nil {
 					return err
 				}
+				if err := tellHeld(c.Context(), c.ErrOrStderr(), pool, id); err != nil {
+					return err
+				}
 				running, done := where.whileRunning(c.Context(), id)
 				defer done()
 				follow := await.Verdict
@@ -96,6 +99,9 @@ not end the sync.`,
 				at, err := f.requestSync(ctx, pool, id, *allow, &with)
 				return triggered{id, at.UTC(), *allow, with.json()}, err
 			})
+			for _, t := range done {
+				err = errors.Join(err, tellHeld(c.Context(), c.ErrOrStderr(), pool, t.ConnectorID))
+			}
 			if len(done) == 0 {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,8 @@ type typeView struct {
 	System bool `json:"system"`
 	// ConcurrencyKeys are those that every connector of the type has; null = none.
 	ConcurrencyKeys []string `json:"concurrency_keys"`
+	// Provider is whose service its connectors ask; null = nobody has said.
+	Provider *string `json:"provider"`
 }
 
 func types(f *finder) *cobra.Command {
@@ -53,10 +56,10 @@ func typesList(f *finder) *cobra.Command {
 			rows := make([][]string, len(found))
 			for i, t := range found {
 				views[i] = viewType(t)
-				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t)}
+				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t), orDash(t.Provider)}
 			}
 			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS"}, rows)
+				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS", "PROVIDER"}, rows)
 			})
 		})
 	}
@@ -64,7 +67,7 @@ func typesList(f *finder) *cobra.Command {
 }
 
 func viewType(t dbgen.ConnectorType) typeView {
-	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys}
+	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys, Provider: t.Provider}
 }
 
 func defaultOf(t dbgen.ConnectorType) string {
@@ -113,10 +116,12 @@ which it is cannot be changed.`,
 	system := c.Flags().Bool("system", false, "a type of jobs whose one connector is the system's; administrators add it")
 	var keys []string
 	keysFlag(c.Flags(), &keys)
+	provider := c.Flags().String("provider", "", "whose service its connectors ask, which blackout windows name; none = nobody's; administrators name it")
 	kind := c.Flags().String("kind", kindSource, "what it is: source or job")
 	c.MarkFlagsMutuallyExclusive("system", "kind")
 	c.MarkFlagsMutuallyExclusive("system", "max-concurrent")
 	c.MarkFlagsMutuallyExclusive("system", keysFlagName)
+	c.MarkFlagsMutuallyExclusive("system", "provider")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		p := dbgen.SetConnectorTypeParams{Name: args[0], Kind: *kind}
@@ -138,6 +143,10 @@ which it is cannot be changed.`,
 			}
 			p.ConcurrencyKeys = keysGiven(keys)
 		}
+		named := dbgen.SetTypeProviderParams{Name: p.Name}
+		if *provider != none {
+			named.Provider = provider
+		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			if c.Flags().Changed("kind") {
 				if err := kindStays(c.Context(), pool, p); err != nil {
@@ -155,6 +164,14 @@ which it is cannot be changed.`,
 			}
 			if err != nil {
 				return refusedType(p, err)
+			}
+			if c.Flags().Changed("provider") {
+				set, err = ask(c.Context(), pool, "set_provider", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+					return q.SetTypeProvider(ctx, named)
+				})
+				if err != nil {
+					return refusedProvider(named, err)
+				}
 			}
 			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
 				keys := ""
@@ -203,4 +220,15 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}
 	return fmt.Errorf("add the connector type: %w", err)
+}
+
+func refusedProvider(p dbgen.SetTypeProviderParams, err error) error {
+	var pg *pgconn.PgError
+	switch {
+	case postgres.Constraint(err) == "connector_types_provider_form":
+		return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(orDash(p.Provider), 70))
+	case errors.As(err, &pg) && pg.Code == insufficientPrivilege:
+		return fmt.Errorf("name the provider: %s; DATABASE_URL's login must be a member of role %s, since blackout windows go by it", pg.Message, administratorRole)
+	}
+	return fmt.Errorf("name the provider: %w", err)
 }

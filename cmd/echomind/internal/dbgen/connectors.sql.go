@@ -162,7 +162,7 @@ const addSystemType = `-- name: AddSystemType :one
 INSERT INTO connector_types AS t (name, kind, system, default_refresh_minutes, max_concurrent_syncs)
 VALUES ($1, 'job', true, $2, 0)
 ON CONFLICT (name) DO UPDATE SET default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes) WHERE t.system
-RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider
 `
 
 type AddSystemTypeParams struct {
@@ -181,12 +181,13 @@ func (q *Queries) AddSystemType(ctx context.Context, arg AddSystemTypeParams) (C
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 		&i.ConcurrencyKeys,
+		&i.Provider,
 	)
 	return i, err
 }
 
 const connectorType = `-- name: ConnectorType :one
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType, error) {
@@ -199,6 +200,7 @@ func (q *Queries) ConnectorType(ctx context.Context, name string) (ConnectorType
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 		&i.ConcurrencyKeys,
+		&i.Provider,
 	)
 	return i, err
 }
@@ -384,7 +386,7 @@ func (q *Queries) KindOf(ctx context.Context, id int32) (KindOfRow, error) {
 }
 
 const listConnectorTypes = `-- name: ListConnectorTypes :many
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types ORDER BY name
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types ORDER BY name
 `
 
 func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, error) {
@@ -403,6 +405,7 @@ func (q *Queries) ListConnectorTypes(ctx context.Context) ([]ConnectorType, erro
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 			&i.ConcurrencyKeys,
+			&i.Provider,
 		); err != nil {
 			return nil, err
 		}
@@ -616,7 +619,7 @@ ON CONFLICT (name) DO UPDATE SET
     default_refresh_minutes = coalesce(EXCLUDED.default_refresh_minutes, t.default_refresh_minutes),
     max_concurrent_syncs = coalesce(EXCLUDED.max_concurrent_syncs, t.max_concurrent_syncs),
     concurrency_keys = CASE WHEN $6::boolean THEN EXCLUDED.concurrency_keys ELSE t.concurrency_keys END
-RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys
+RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider
 `
 
 type SetConnectorTypeParams struct {
@@ -646,6 +649,32 @@ func (q *Queries) SetConnectorType(ctx context.Context, arg SetConnectorTypePara
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 		&i.ConcurrencyKeys,
+		&i.Provider,
+	)
+	return i, err
+}
+
+const setTypeProvider = `-- name: SetTypeProvider :one
+UPDATE connector_types SET provider = $1 WHERE name = $2 RETURNING name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider
+`
+
+type SetTypeProviderParams struct {
+	Provider *string
+	Name     string
+}
+
+// A statement of its own: administrators alone may.
+func (q *Queries) SetTypeProvider(ctx context.Context, arg SetTypeProviderParams) (ConnectorType, error) {
+	row := q.db.QueryRow(ctx, setTypeProvider, arg.Provider, arg.Name)
+	var i ConnectorType
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.System,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
+		&i.Provider,
 	)
 	return i, err
 }

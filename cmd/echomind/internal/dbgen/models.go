@@ -10,6 +10,22 @@ import (
 	"github.com/google/uuid"
 )
 
+type Blackout struct {
+	Name             string
+	Calendar         string
+	UserID           *int32
+	Type             *string
+	Provider         *string
+	ExceptConnectors []int32
+	Mode             string
+	SpreadMinutes    int32
+	Version          int64
+	CreatedAt        time.Time
+	CreatedBy        *string
+	UpdatedAt        time.Time
+	UpdatedBy        *string
+}
+
 type Calendar struct {
 	Name      string
 	Version   int64
@@ -120,6 +136,7 @@ type ConnectorType struct {
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 	ConcurrencyKeys       []string
+	Provider              *string
 }
 
 type Identity struct {

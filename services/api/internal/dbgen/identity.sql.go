@@ -266,7 +266,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 }
 
 const listTypes = `-- name: ListTypes :many
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types ORDER BY name LIMIT $1::integer
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types ORDER BY name LIMIT $1::integer
 `
 
 func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, error) {
@@ -285,6 +285,7 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 			&i.DefaultRefreshMinutes,
 			&i.MaxConcurrentSyncs,
 			&i.ConcurrencyKeys,
+			&i.Provider,
 		); err != nil {
 			return nil, err
 		}
@@ -404,7 +405,7 @@ func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, erro
 }
 
 const typeOf = `-- name: TypeOf :one
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys FROM connector_types WHERE name = $1
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types WHERE name = $1
 `
 
 func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error) {
@@ -417,6 +418,7 @@ func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error
 		&i.DefaultRefreshMinutes,
 		&i.MaxConcurrentSyncs,
 		&i.ConcurrencyKeys,
+		&i.Provider,
 	)
 	return i, err
 }

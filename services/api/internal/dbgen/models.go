@@ -244,4 +244,5 @@ type ConnectorType struct {
 	DefaultRefreshMinutes *int32
 	MaxConcurrentSyncs    *int32
 	ConcurrencyKeys       []string
+	Provider              *string
 }

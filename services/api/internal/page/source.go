@@ -50,6 +50,7 @@ var remedies = map[string]string{
 	"scheduler_away": "the operator: a scheduler is to run", "scheduler_idle": "the operator: a scheduler is to work", "nobody_stores": "the operator: semantic is to run",
 	"documents_full": "the operator, if it lasts: semantic is to store faster", "cap_full": "the operator, if it lasts: the type may have more at once",
 	"waits_for_key": "the operator, if it lasts: the concurrency key may have more at once",
+	"in_blackout":   "an administrator, who wrote the blackout window",
 	"owner_full":    "the operator, if it lasts: the owner may have more at once", "queued_behind_others": "the operator, if it lasts: more workers",
 	"failed_for_good": "who may change this source: correct it, or sync it", "cannot_be_planned": "who may change this source: correct its schedule",
 	"disabled_by_user": "who may change this source: enable it", "disabled_by_failures": "who may change this source: correct it, and enable it",

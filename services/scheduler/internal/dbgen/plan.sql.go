@@ -14,7 +14,7 @@ const lockPassed = `-- name: LockPassed :many
 SELECT s.id::bigint AS id, s.connector_id::integer AS connector_id, s.schedule_cron::text AS schedule_cron,
     s.time_zone::text AS time_zone, s.dst_gap, s.dst_overlap, s.after::timestamptz AS after, s.through::timestamptz AS through,
     s.once_per, s.completed::timestamptz[] AS completed, s.reason::text AS reason,
-    s.calendar, s.calendar_use, s.calendar_version
+    s.calendar, s.calendar_use, s.calendar_version, s.type::text AS type, coalesce(s.user_id, 0)::integer AS user_id
 FROM moves.lock_passed($1::integer, $2::bigint[]) s
 `
 
@@ -38,6 +38,8 @@ type LockPassedRow struct {
 	Calendar        *string
 	CalendarUse     *string
 	CalendarVersion *int64
+	Type            string
+	UserID          int32
 }
 
 func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockPassedRow, error) {
@@ -64,6 +66,8 @@ func (q *Queries) LockPassed(ctx context.Context, arg LockPassedParams) ([]LockP
 			&i.Calendar,
 			&i.CalendarUse,
 			&i.CalendarVersion,
+			&i.Type,
+			&i.UserID,
 		); err != nil {
 			return nil, err
 		}
@@ -79,6 +83,7 @@ const lockUnplanned = `-- name: LockUnplanned :many
 SELECT c.id::integer AS id, c.schedule_cron, c.run_at_once::boolean AS run_at_once, c.time_zone::text AS time_zone, c.dst_gap, c.dst_overlap, c.last_sync_at, c.due_reason, c.planned_through,
     c.deadline_minutes, c.overlap::text AS overlap, c.once_per, c.catch_up::text AS catch_up, c.catch_up_most::integer AS catch_up_most,
     c.catch_up_minutes, c.claimed_at, c.over_at, c.claimed_for, c.synced_for, c.calendar, c.calendar_use::text AS calendar_use,
+    coalesce(c.user_id, 0)::integer AS user_id, c.type::text AS type,
     (SELECT coalesce($1::timestamptz, clock_timestamp()))::timestamptz AS now
 FROM moves.lock_unplanned($2::integer, $3::integer[]) c
 `
@@ -111,6 +116,8 @@ type LockUnplannedRow struct {
 	SyncedFor       *time.Time
 	Calendar        *string
 	CalendarUse     string
+	UserID          int32
+	Type            string
 	Now             time.Time
 }
 
@@ -145,6 +152,8 @@ func (q *Queries) LockUnplanned(ctx context.Context, arg LockUnplannedParams) ([
 			&i.SyncedFor,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.UserID,
+			&i.Type,
 			&i.Now,
 		); err != nil {
 			return nil, err
