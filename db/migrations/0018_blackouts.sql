@@ -33,7 +33,7 @@ CREATE TABLE blackouts (
 -- Connectors whose claim a window has put off, and until when. A row says nothing any more once its connector is due at another moment:
 -- whoever moves it there need not know of windows.
 CREATE TABLE blackout_holds (
-    connector_id integer NOT NULL REFERENCES connectors ON DELETE CASCADE,
+    connector_id integer NOT NULL,
     -- Whether it is the run that was asked for with parameters which waits.
     asked        boolean NOT NULL,
     blackout     text NOT NULL,
@@ -110,6 +110,21 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_leave_blackout AFTER UPDATE OF user_id, type ON connectors FOR EACH ROW
     WHEN (NEW.user_id IS DISTINCT FROM OLD.user_id OR NEW.type <> OLD.type) EXECUTE FUNCTION connectors_leave_blackout();
+-- Who is deleted is held no more.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_gone_from_blackout() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM blackout_holds;
+    ELSE
+        DELETE FROM blackout_holds h WHERE h.connector_id = OLD.id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_gone_from_blackout AFTER DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_gone_from_blackout();
+CREATE TRIGGER connectors_blackout_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_gone_from_blackout();
 -- +goose StatementBegin
 CREATE FUNCTION connector_types_leave_blackout() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -194,7 +209,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connector_types_leave_blackout(), moves.hold_blackout(jsonb),
+REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connectors_gone_from_blackout(), connector_types_leave_blackout(), moves.hold_blackout(jsonb),
     moves.released_at(blackout_holds, timestamptz), moves.release_held(integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer) TO echomind_scheduler;
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
@@ -211,6 +226,9 @@ DROP FUNCTION moves.released_at(blackout_holds, timestamptz);
 DROP FUNCTION moves.hold_blackout(jsonb);
 DROP TRIGGER connector_types_leave_blackout ON connector_types;
 DROP FUNCTION connector_types_leave_blackout();
+DROP TRIGGER connectors_blackout_none ON connectors;
+DROP TRIGGER connectors_gone_from_blackout ON connectors;
+DROP FUNCTION connectors_gone_from_blackout();
 DROP TRIGGER connectors_leave_blackout ON connectors;
 DROP FUNCTION connectors_leave_blackout();
 DROP VIEW blackout_windows;
