@@ -20,6 +20,8 @@ const (
 	DocumentStream = "DOCUMENT_PROCESS"
 	// DeadLetterStream keeps what a service gave up on, until a person decides.
 	DeadLetterStream = "DEAD_LETTERS"
+	// EventStream tells other services what became of connectors and runs. Nothing of ours reads it.
+	EventStream = "EVENTS"
 )
 
 // Subjects.
@@ -30,8 +32,11 @@ const (
 	DocumentSubject = "document.process"
 	// DeadLetterSubjects matches every dlq.<original subject>.
 	DeadLetterSubjects = "dlq.>"
-	// EventSubjects matches the copies of connector.sync.> for those who only watch.
-	EventSubjects = "events.connector.sync.>"
+	// CopySubjects matches the copies of connector.sync.> for those who only watch.
+	CopySubjects = "copies.connector.sync.>"
+	// ConnectorEventSubjects matches every events.connector.<type>.<what>, RunEventSubjects every events.run.<type>.<verdict>.
+	ConnectorEventSubjects = "events.connector.*.*"
+	RunEventSubjects       = "events.run.*.*"
 )
 
 // SemanticConsumer is the durable consumer of DocumentSubject.
@@ -90,9 +95,10 @@ func SyncSubject(connectorType string) (string, error) {
 	return "connector.sync." + connectorType, nil
 }
 
-// Streams are the declarations of all streams. maxDocumentBytes and maxDeadLetterBytes bound what the
-// two large ones keep on disk; when one is full it refuses, so that publishers wait and nothing is evicted.
-func Streams(maxDocumentBytes, maxDeadLetterBytes int64) []jetstream.StreamConfig {
+// Streams are the declarations of all streams. maxDocumentBytes and maxDeadLetterBytes bound what these
+// two keep on disk; when one is full it refuses, so that publishers wait and nothing is evicted. maxEventBytes bounds the events: the
+// oldest make room for new ones.
+func Streams(maxDocumentBytes, maxDeadLetterBytes, maxEventBytes int64) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		{
 			Name:        SyncStream,
@@ -102,7 +108,7 @@ func Streams(maxDocumentBytes, maxDeadLetterBytes int64) []jetstream.StreamConfi
 			Storage:     jetstream.FileStorage,
 			Discard:     jetstream.DiscardNew,
 			// Mirrors and sources of a work queue would drain it; watchers get copies instead.
-			RePublish: &jetstream.RePublish{Source: SyncSubjects, Destination: EventSubjects},
+			RePublish: &jetstream.RePublish{Source: SyncSubjects, Destination: CopySubjects},
 		},
 		{
 			Name:        DocumentStream,
@@ -123,14 +129,51 @@ func Streams(maxDocumentBytes, maxDeadLetterBytes int64) []jetstream.StreamConfi
 			Discard:     jetstream.DiscardNew,
 			MaxBytes:    maxDeadLetterBytes,
 		},
+		{
+			Name:        EventStream,
+			Description: "What became of connectors and runs, for other services.",
+			Subjects:    []string{ConnectorEventSubjects, RunEventSubjects},
+			Retention:   jetstream.LimitsPolicy,
+			Storage:     jetstream.FileStorage,
+			Discard:     jetstream.DiscardOld,
+			MaxAge:      EventAge,
+			MaxBytes:    maxEventBytes,
+			Duplicates:  EventDuplicates,
+		},
 	}
 }
 
-// Default bounds of the two large streams, in bytes.
+// Default bounds of the large streams, in bytes.
 const (
 	DefaultMaxDocumentBytes   = 2 << 30
 	DefaultMaxDeadLetterBytes = 256 << 20
+	DefaultMaxEventBytes      = 512 << 20
 )
+
+// How long an event stays, and for how long the broker knows an event's id again. A repeat that comes later is in the stream twice: who
+// reads tells it by its id.
+const (
+	EventAge        = 24 * time.Hour
+	EventDuplicates = 2 * time.Minute
+)
+
+// ConnectorEventSubject is the subject of a type's events of one kind; RunEventSubject that of its verdicts. They return ErrTypeName for a
+// malformed name of a type.
+func ConnectorEventSubject(connectorType, what string) (string, error) {
+	return eventSubject("connector", connectorType, what)
+}
+
+// RunEventSubject is documented at ConnectorEventSubject.
+func RunEventSubject(connectorType, verdict string) (string, error) {
+	return eventSubject("run", connectorType, verdict)
+}
+
+func eventSubject(of, connectorType, what string) (string, error) {
+	if !typeName.MatchString(connectorType) {
+		return "", fmt.Errorf("type %q: %w", connectorType, ErrTypeName)
+	}
+	return "events." + of + "." + connectorType + "." + what, nil
+}
 
 // SyncConsumer is the one durable consumer of a type's triggers. Redelivery never ends: Postgres decides
 // what a message is worth, the broker's counts are no evidence.

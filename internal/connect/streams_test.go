@@ -15,7 +15,7 @@ func TestAServiceIsNotReadyWhileAStreamIsGoneAndNamesTheFix(t *testing.T) {
 	t.Parallel()
 	o := open(t, common(testkit.Database(t, db.Up), testkit.NATS(t).URL()))
 	s := o.isReady()
-	for _, stream := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream} {
+	for _, stream := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream, topology.EventStream} {
 		require.NoError(t, s.Stream.DeleteStream(t.Context(), stream))
 		o.says("test.nats", "stream "+stream+" is missing; unless a service may make it again, run `echomind streams apply`")
 		require.NoError(t, streams.EnsureStreams(t.Context(), s.Stream))

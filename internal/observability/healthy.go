@@ -84,6 +84,8 @@ func healthy() Dashboard {
 					ask(`sum(increase(scheduler_republished_total[1h]))`, "published again"),
 					ask(`sum(increase(scheduler_rescued_total[1h]))`, "rescued"),
 					ask(`sum(increase(semantic_lost_in_transit_total[1h]))`, "lost in transit")),
+				graph("Events", "For other services: how long the oldest waits to be published.", "s",
+					ask(`max(semantic_oldest_event_seconds)`, "oldest")).limit(minute, 5*minute),
 				graph("Providers", "Requests that wait because the provider says so.", "none",
 					ask(`sum by (provider) (rate(connector_provider_throttled_seconds_total[5m]))`, "{{provider}}")),
 			}},

@@ -15,8 +15,8 @@ import (
 // Size is how large the streams may grow and on how many servers they are kept. A zero field leaves a stream unchanged, or
 // means the default for a new stream.
 type Size struct {
-	// MaxDocumentBytes and MaxDeadLetterBytes bound the two large streams, in bytes of each replica.
-	MaxDocumentBytes, MaxDeadLetterBytes int64
+	// MaxDocumentBytes, MaxDeadLetterBytes and MaxEventBytes bound the large streams, in bytes of each replica.
+	MaxDocumentBytes, MaxDeadLetterBytes, MaxEventBytes int64
 	// Replicas is the number of servers of a cluster that keep each stream: 1, 3 or 5.
 	Replicas int
 }
@@ -25,7 +25,7 @@ type Size struct {
 // same time. It returns ErrMisconfigured for a setting that would lose work and cannot be changed in place: retention and
 // storage. Settings that the declaration does not name stay as their operator set them.
 func Apply(ctx context.Context, js jetstream.JetStream, size Size) error {
-	for _, want := range topology.Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes) {
+	for _, want := range topology.Streams(size.MaxDocumentBytes, size.MaxDeadLetterBytes, size.MaxEventBytes) {
 		want.Replicas = size.Replicas
 		if err := apply(ctx, js, want); err != nil {
 			return fmt.Errorf("apply stream %s: %w", want.Name, err)
@@ -67,6 +67,9 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 	if want.MaxMsgSize > 0 {
 		changed.MaxMsgSize = want.MaxMsgSize
 	}
+	if want.Name == topology.EventStream && changed.MaxAge == 0 {
+		changed.MaxAge = want.MaxAge // nobody acknowledges them
+	}
 	if want.Replicas > 0 {
 		changed.Replicas = want.Replicas
 	}
@@ -80,7 +83,7 @@ func apply(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 }
 
 func withDefaults(want jetstream.StreamConfig) jetstream.StreamConfig {
-	for _, usual := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+	for _, usual := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes, topology.DefaultMaxEventBytes) {
 		if usual.Name == want.Name && want.MaxBytes == 0 {
 			want.MaxBytes = usual.MaxBytes
 		}
@@ -108,7 +111,7 @@ type State struct {
 // Inspect inspects every stream. A missing stream has no Info and one warning.
 func Inspect(ctx context.Context, js jetstream.JetStream) (map[string]State, error) {
 	all := map[string]State{}
-	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes, topology.DefaultMaxEventBytes) {
 		info, err := inspectStream(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			all[want.Name] = State{Warnings: []string{"it does not exist; run `echomind streams apply`"}}
@@ -131,7 +134,11 @@ func weaknesses(info *jetstream.StreamInfo, want jetstream.StreamConfig) (found 
 	if err := check(have, want); err != nil {
 		say("%v", err)
 	}
-	if have.Replicas < 2 {
+	switch {
+	case have.Replicas >= 2:
+	case want.Name == topology.EventStream:
+		say("replicas is 1: a lost volume loses the events that nobody has read yet; set 3 in a cluster")
+	default:
 		say("replicas is 1: a lost volume loses what is queued, until it is published or fetched again; set 3 in a cluster")
 	}
 	if have.Storage == jetstream.MemoryStorage {
@@ -140,7 +147,7 @@ func weaknesses(info *jetstream.StreamInfo, want jetstream.StreamConfig) (found 
 	if have.PersistMode == jetstream.AsyncPersistMode {
 		say("persist_mode is async: what was acknowledged may be lost; set default")
 	}
-	if want.Retention == jetstream.LimitsPolicy && (have.MaxAge > 0 || have.MaxMsgsPerSubject > 0) {
+	if want.Name == topology.DeadLetterStream && (have.MaxAge > 0 || have.MaxMsgsPerSubject > 0) {
 		say("max_age is %s and max_msgs_per_subject %d: dead letters go before anybody has read them; set 0 and -1", have.MaxAge, have.MaxMsgsPerSubject)
 	}
 	if info.Cluster != nil && info.Cluster.Leader == "" {

@@ -118,7 +118,7 @@ func TestADeadLetterThatIsNotStoredIsAnError(t *testing.T) {
 
 func TestAFullStreamTakesALetterWithoutItsMessageAndThenNone(t *testing.T) {
 	b := newBroker(t).ensured()
-	config := topology.Streams(topology.DefaultMaxDocumentBytes, 4096)[2]
+	config := topology.Streams(topology.DefaultMaxDocumentBytes, 4096, 0)[2]
 	_, err := b.UpdateStream(t.Context(), config)
 	b.do(err)
 	big := document()

@@ -26,7 +26,7 @@ var ErrMisconfigured = errors.New("stream is misconfigured")
 // EnsureStreams creates the missing streams. An existing stream is left as its operator set it, unless a setting would lose
 // work: then the error is ErrMisconfigured and names the setting.
 func EnsureStreams(ctx context.Context, js jetstream.JetStream) error {
-	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+	for _, want := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes, topology.DefaultMaxEventBytes) {
 		if err := ensureStream(ctx, js, want); err != nil {
 			return err
 		}

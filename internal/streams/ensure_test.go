@@ -53,7 +53,7 @@ func (b *broker) ensured() *broker {
 }
 
 func declared(name string) jetstream.StreamConfig {
-	for _, s := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes) {
+	for _, s := range topology.Streams(topology.DefaultMaxDocumentBytes, topology.DefaultMaxDeadLetterBytes, topology.DefaultMaxEventBytes) {
 		if s.Name == name {
 			return s
 		}
@@ -161,7 +161,7 @@ func TestAConsumerComesBackWithItsStream(t *testing.T) {
 
 func TestWatchersGetCopies(t *testing.T) {
 	b := newBroker(t).ensured()
-	watcher, err := b.Conn().SubscribeSync(topology.EventSubjects)
+	watcher, err := b.Conn().SubscribeSync(topology.CopySubjects)
 	b.do(err)
 	b.do(b.Conn().Flush())
 	msg := nats.NewMsg("connector.sync.web")
@@ -171,7 +171,7 @@ func TestWatchersGetCopies(t *testing.T) {
 	b.do(err)
 	copied, err := watcher.NextMsg(5 * time.Second)
 	b.do(err)
-	if copied.Subject != "events.connector.sync.web" || string(copied.Data) != "trigger" || copied.Header.Get(topology.HeaderSession) != "s" {
+	if copied.Subject != "copies.connector.sync.web" || string(copied.Data) != "trigger" || copied.Header.Get(topology.HeaderSession) != "s" {
 		t.Errorf("copy %s %q %v", copied.Subject, copied.Data, copied.Header)
 	}
 	stream, err := b.Stream(t.Context(), topology.SyncStream)

@@ -12,7 +12,7 @@ import (
 // Present returns nil where every stream exists and answers; otherwise the error names the stream and what to do. It changes
 // nothing.
 func Present(ctx context.Context, js jetstream.JetStream) error {
-	for _, want := range topology.Streams(0, 0) {
+	for _, want := range topology.Streams(0, 0, 0) {
 		_, err := inspectStream(ctx, js, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return fmt.Errorf("stream %s is missing; unless a service may make it again, run `echomind streams apply`", want.Name)

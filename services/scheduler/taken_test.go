@@ -34,7 +34,7 @@ func setSmallStage(t *testing.T, bytes int64) *stage {
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	s.do(err)
-	for _, declared := range topology.Streams(bytes/8, bytes/8) {
+	for _, declared := range topology.Streams(bytes/8, bytes/8, bytes/8) {
 		_, err := js.CreateStream(t.Context(), declared)
 		s.do(err)
 	}

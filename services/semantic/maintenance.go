@@ -44,6 +44,7 @@ func (s *Semantic) looks() []look {
 		{"leftovers", lookInterval, lookTimeout, s.Sweep},
 		{"unnamed chunks", lookInterval, lookTimeout, s.SweepChunks},
 		{"deleted connectors", lookInterval, lookTimeout, s.HurryOrphanSweep},
+		{"events", lookInterval, lookTimeout, s.KeepEvents},
 	}
 	if s.index != nil {
 		return append(all, look{"search index", lookInterval, lookTimeout, s.index.Measure})

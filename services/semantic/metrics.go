@@ -30,7 +30,19 @@ type metrics struct {
 	unswept       prometheus.Gauge
 	deletion      prometheus.Gauge // the oldest one's age
 	looks         *prometheus.HistogramVec
+	events        *prometheus.CounterVec
+	eventsWaiting prometheus.Gauge
+	eventsAge     prometheus.Gauge
+	eventsDropped *prometheus.GaugeVec
 }
+
+// What became of an event.
+const (
+	asPublished      = "published"
+	asUnacknowledged = "unacknowledged"
+	// asForgotten marks the verdict of a run that the ledger has dropped before.
+	asForgotten = "forgotten"
+)
 
 // What became of a message.
 const (
@@ -86,6 +98,14 @@ func newMetrics(registry prometheus.Registerer, workers int) *metrics {
 			Name: "semantic_look_duration_seconds", Help: "Time of one look, by kind.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}, []string{"look"})),
+		events: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "semantic_events_total", Help: "Events that this process has published, or tried to, by result; one that was not acknowledged is published again.",
+		}, []string{"result"})),
+		eventsWaiting: gauge("semantic_events_waiting", "Events that wait to be published, at most: from the oldest to the newest, without what was dropped between them."),
+		eventsAge:     gauge("semantic_oldest_event_seconds", "How long the oldest event has waited to be published; 0 where none wait."),
+		eventsDropped: telemetry.Register(registry, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "semantic_events_dropped", Help: "Events that were ever dropped because too many waited, by kind; it stands in Postgres, and every process says the same.",
+		}, []string{"kind"})),
 	}
 }
 

@@ -59,7 +59,7 @@ func TestAMessageThatAlwaysFailsIsGivenUpAndItsRunCompletes(t *testing.T) {
 func TestAFullStreamOfDeadLettersStopsNothing(t *testing.T) {
 	f := newFlow(t)
 	f.poisoned()
-	config := topology.Streams(topology.DefaultMaxDocumentBytes, 100)[2] // no room for a single letter
+	config := topology.Streams(topology.DefaultMaxDocumentBytes, 100, 0)[2] // no room for a single letter
 	_, err := f.servers.Stream.UpdateStream(ctx, config)
 	require.NoError(t, err)
 	c := f.synced(map[string]string{"bad": "old"}).again()

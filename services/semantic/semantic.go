@@ -10,7 +10,7 @@
 //	  open_runs      stored + n, last             (no row: as above)
 //
 // Besides, it completes runs that are stored and not completed, advances cursors to checkpoints, fails runs whose worker was lost
-// again or whose documents were lost in transit, and sweeps what ended runs leave. What can wait is a job of the system: systemJobs.
+// again or whose documents were lost in transit, sweeps what ended runs leave, and publishes the events that moves have written down. What can wait is a job of the system: systemJobs.
 package semantic
 
 import (
@@ -119,6 +119,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return s.maintain(ctx) })
 	group.Go(func() error { return s.serveSystemJobs(ctx) })
+	group.Go(func() error { return s.publishEvents(ctx) })
 	if s.index != nil {
 		group.Go(func() error { return s.index.run(ctx, s.complete) })
 	}

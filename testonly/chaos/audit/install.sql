@@ -410,3 +410,21 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER chaos_place AFTER INSERT OR DELETE ON key_places FOR EACH ROW EXECUTE FUNCTION chaos.on_place();
+
+-- Each event of a verdict: when it was written, and when it was removed, as published or as dropped.
+CREATE TABLE chaos.told (
+    run_id     uuid NOT NULL,
+    no         bigint PRIMARY KEY,
+    removed_at timestamptz
+);
+CREATE INDEX told_run ON chaos.told (run_id);
+CREATE FUNCTION chaos.on_verdict_event() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO chaos.told (run_id, no) VALUES (NEW.run_id, NEW.no);
+    ELSE
+        UPDATE chaos.told t SET removed_at = clock_timestamp() WHERE t.no = OLD.no;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER chaos_write AFTER INSERT OR DELETE ON verdict_events FOR EACH ROW EXECUTE FUNCTION chaos.on_verdict_event();

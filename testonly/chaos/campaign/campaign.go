@@ -116,6 +116,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	read := newReads()
 	background.Go(func() { read.watch(working, w) })
 	background.Go(func() { subscriber.Run(working) })
+	heard := newListener()
+	background.Go(func() { heard.run(working, w) })
 	tape, repeats := fault.NewTape(cfg.Seed), NewRepeats()
 	stopTape, err := record(w, tape, repeats)
 	if err != nil {
@@ -147,7 +149,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		if !cfg.Failover { // what a lost commit has published is published again
 			published, problem := audit.Published(ctx, w.Pool, repeats.Runs())
 			err = errors.Join(err, problem)
-			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster), published)
+			told, trouble := heard.finding(ctx, w)
+			err = errors.Join(err, trouble)
+			report.Findings = append(report.Findings, repeats.Finding(cfg.Grace, cfg.Cluster), published, told)
 		}
 	}
 	return report, err

@@ -26,6 +26,7 @@ var unrest = []struct{ what, query string }{
 	{"runs to sweep", `SELECT count(*) FROM unswept_runs`},
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
 	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
+	{"events to publish", `SELECT (SELECT count(*) FROM status_events) + (SELECT count(*) FROM verdict_events)`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 

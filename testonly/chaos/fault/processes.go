@@ -42,6 +42,7 @@ var points = []struct {
 	{"semantic.stored", "between counting and completion", "kill", nil},
 	{"semantic.indexed", "between indexing and its commit", "kill", nil},
 	{"semantic.handled", "between completion and ack", "kill", nil},
+	{"semantic.events_published", "between publishing events and removing them", "kill", nil},
 }
 
 func processes() []Fault {

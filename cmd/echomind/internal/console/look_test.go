@@ -240,10 +240,11 @@ func TestStatusShowsTheStack(t *testing.T) {
 
 	s := u.object("status")
 	require.Equal(t, []any{}, s["problems"])
+	require.Contains(t, s["events"], "waiting")
 	require.Nil(t, s["ready"])
 	streams, ok := s["streams"].([]any)
 	require.True(t, ok)
-	require.Len(t, streams, 3)
+	require.Len(t, streams, 4)
 	first, ok := streams[0].(map[string]any)
 	require.True(t, ok)
 	require.InDelta(t, 1, first["messages"], 0)

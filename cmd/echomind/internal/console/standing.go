@@ -13,7 +13,7 @@ import (
 // print writes a standing for people.
 func (s standing) print(w io.Writer) error {
 	for _, section := range []func(io.Writer) error{
-		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printSystemJobs, s.printKeys, s.printProblems,
+		s.printURLs, s.printServices, s.printStreams, s.printSubscribers, s.printConnectors, s.printSystemJobs, s.printKeys, s.printEvents, s.printProblems,
 	} {
 		if err := section(w); err != nil {
 			return err

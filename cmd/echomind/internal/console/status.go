@@ -32,6 +32,8 @@ type standing struct {
 	SystemJobs  []systemJob  `json:"system_jobs"`
 	// KeysWaited are the concurrency keys that are waited for longest, at most 20.
 	KeysWaited []keyWaited `json:"keys_waited_for"`
+	// Events are null where they could not be asked for.
+	Events *eventQueue `json:"events"`
 	// Problems are what could not be asked.
 	Problems []string `json:"problems"`
 
@@ -104,8 +106,8 @@ func status(f *finder) *cobra.Command {
 		Use:   "status",
 		Short: "Show services, connection URLs, streams and connectors",
 		Long: `Show what runs and how much waits: the services that are connected to Postgres, the URLs for psql and nats, the
-streams with their depth and oldest message, who subscribes to them, the connectors by type and status, and the system
-jobs with their last verdict.
+streams with their depth and oldest message, who subscribes to them, the connectors by type and status, the system
+jobs with their last verdict, and the events that wait to be published.
 
 URLs of the stack in the data folder are whole, with their passwords, for copy and paste; those that were set by
 DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server does not answer.`,
@@ -263,11 +265,11 @@ func (s *standing) askPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 	for _, k := range keys {
 		s.KeysWaited = append(s.KeysWaited, keyWaited{Key: k.Key, Limit: k.Most, Held: k.Held, Waiting: k.Waiting, Oldest: k.Oldest.UTC()})
 	}
-	return nil
+	return s.askEvents(ctx, pool)
 }
 
 func (s *standing) askStreams(ctx context.Context, b *broker.Broker) error {
-	for _, name := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream} {
+	for _, name := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream, topology.EventStream} {
 		depth, err := b.Depth(ctx, name)
 		if errors.Is(err, broker.ErrNoStream) {
 			s.Streams = append(s.Streams, stream{Name: name})

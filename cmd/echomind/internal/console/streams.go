@@ -46,6 +46,7 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 	flags.IntVar(&size.Replicas, "replicas", 0, "on how many servers of a cluster each stream is kept: 1, 3 or 5 (also $NATS_REPLICAS)")
 	flags.Int64Var(&size.MaxDocumentBytes, "max-document-bytes", 0, "how large the stream of documents may grow, in `bytes`")
 	flags.Int64Var(&size.MaxDeadLetterBytes, "max-dead-letter-bytes", 0, "how large the stream of dead letters may grow, in `bytes`")
+	flags.Int64Var(&size.MaxEventBytes, "max-event-bytes", 0, "how large the stream of events may grow before the oldest make room, in `bytes`")
 	wait := flags.Duration("wait", 0, "how long to wait for NATS to be there")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -60,7 +61,7 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 		if size.Replicas < 0 || size.Replicas > 5 {
 			return usagef("%s %d: must be 1 to 5; odd numbers are of use", from, size.Replicas)
 		}
-		for name, bytes := range map[string]int64{"max-document-bytes": size.MaxDocumentBytes, "max-dead-letter-bytes": size.MaxDeadLetterBytes} {
+		for name, bytes := range map[string]int64{"max-document-bytes": size.MaxDocumentBytes, "max-dead-letter-bytes": size.MaxDeadLetterBytes, "max-event-bytes": size.MaxEventBytes} {
 			if flags.Changed(name) && bytes < 2*topology.MaxMessageBytes {
 				return usagef("--%s %d: must be at least %d, two of the largest messages", name, bytes, 2*topology.MaxMessageBytes)
 			}

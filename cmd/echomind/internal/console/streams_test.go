@@ -23,7 +23,7 @@ func TestStreamsAreMadeAndShownWithWhatIsWeakAboutThem(t *testing.T) {
 		Warnings []string
 	}
 	require.NoError(t, json.Unmarshal([]byte(u.succeed("streams", "show", "-o", "json")), &shown))
-	require.Len(t, shown, 3)
+	require.Len(t, shown, 4)
 	require.Equal(t, "DOCUMENT_PROCESS", shown[2].Name)
 	require.EqualValues(t, 100000000, shown[2].MaxBytes)
 	require.Equal(t, 1, shown[0].Replicas)

@@ -127,6 +127,14 @@ func TestTheWholePipelineWorksWithTheseUsersAndHealsWhenTheStreamsAreMadeAgain(t
 	require.Equal(t, 20, documents)
 
 	allReady(t, ready) // one that still starts would speak of its start, not of its streams
+	testkit.Eventually(t, soon, func() error {
+		var waiting int64
+		err := conn.QueryRow(t.Context(), `SELECT events FROM moves.events_waiting()`).Scan(&waiting)
+		if err == nil && waiting > 0 {
+			err = fmt.Errorf("%d events are not published", waiting)
+		}
+		return err
+	})
 
 	// The volume is lost.
 	wipe(t, url)
@@ -155,7 +163,7 @@ func wipe(t *testing.T, url string) {
 	conn, js, err := connect.Once(url, config.NATSAccess{NATSUser: "root", NATSPassword: password("root"), NATSInboxPrefix: "_INBOX"})
 	require.NoError(t, err)
 	defer conn.Close()
-	for _, name := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream} {
+	for _, name := range []string{topology.SyncStream, topology.DocumentStream, topology.DeadLetterStream, topology.EventStream} {
 		require.NoError(t, js.(jetstream.StreamManager).DeleteStream(t.Context(), name))
 	}
 }

@@ -1,0 +1,222 @@
+package db_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// events are those that wait, in the order in which they are published.
+func (b *base) events() (all []string) {
+	b.Helper()
+	rows, err := b.conn.Query(b.Context(), `SELECT CASE WHEN is_verdict THEN verdict ELSE coalesce(was, 'added') || ' ' || coalesce(status, 'deleted') END
+		FROM moves.unpublished_events(10000) ORDER BY no`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if all, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		b.Fatal(err)
+	}
+	return all
+}
+
+// newest is the newest event's number.
+func (b *base) newest() int64 {
+	b.Helper()
+	return one[int64](b, `SELECT last_value FROM event_numbers`)
+}
+
+func (b *base) tells(want ...string) {
+	b.Helper()
+	if got := b.events(); !slices.Equal(got, want) {
+		b.Errorf("events are %q, want %q", got, want)
+	}
+}
+
+// bounds has few events waited for.
+func (b *base) bounds(status, verdicts int) {
+	b.Helper()
+	b.exec(`UPDATE event_bounds SET most_status = $1, most_verdicts = $2`, status, verdicts)
+}
+
+// silence removes all events.
+func (b *base) silence() {
+	b.Helper()
+	b.exec(`SELECT moves.remove_events(ARRAY(SELECT no FROM moves.unpublished_events(10000)))`)
+}
+
+func TestEachMoveOfAConnectorAndEachVerdictIsOneEventInItsOrder(t *testing.T) {
+	b := newBase(t)
+	b.silence() // of the jobs of the system
+	id := b.connector()
+	b.complete(id)
+	b.fail(id, "transient")
+	b.exec(`SELECT moves.disable($1, 'enough')`, id)
+	b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	got := b.events()
+	want := map[string]int{
+		"added ACTIVE": 1, "ACTIVE PENDING": 2, "PENDING SYNCING": 2, "SYNCING ACTIVE": 1, "completed": 1, "SYNCING ERROR": 1, "failed": 1,
+		"ERROR DISABLED": 1, "DISABLED deleted": 1,
+	}
+	have := map[string]int{}
+	for _, e := range got {
+		have[e]++
+	}
+	for e, n := range want {
+		if have[e] != n {
+			t.Errorf("%d events %q, want %d; all are %q", have[e], e, n, got)
+		}
+	}
+	if got[0] != "added ACTIVE" || got[len(got)-1] != "DISABLED deleted" || len(got) != 11 {
+		t.Errorf("events are %q", got)
+	}
+}
+
+func TestAVerdictsEventIsInItsTransactionAlsoWhereThatIsTakenBack(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	try := b.syncing(id)
+	b.silence()
+	tx, err := b.conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT moves.fail($1, $2, 'transient', 'no')`, try.Run, try.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tells()
+	b.moves("true", `SELECT moves.fail($1, $2, 'transient', 'no')`, try.Run, try.ID)
+	if got := b.events(); len(got) != 2 || !slices.Contains(got, "failed") || !slices.Contains(got, "SYNCING ERROR") {
+		t.Errorf("events are %q", got)
+	}
+}
+
+func TestAnEventThatCommitsLateIsPublishedThoughLaterNumbersAreGone(t *testing.T) {
+	b := newBase(t)
+	first, second := b.connector(), b.connector()
+	b.silence()
+	late := b.other()
+	tx, err := late.conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT moves.disable($1, 'late')`, first); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`SELECT moves.disable($1, 'early')`, second)
+	b.tells("ACTIVE DISABLED")
+	b.silence()
+	b.tells()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tells("ACTIVE DISABLED")
+	if no := one[int64](b, `SELECT min(no) FROM moves.unpublished_events(10)`); no >= b.newest() {
+		t.Errorf("its number is %d, and it is no earlier one than %d", no, b.newest())
+	}
+}
+
+func TestEventsOfStatusGiveWayBeforeVerdictsAndBothAreCounted(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.bounds(2000, 5000)
+	write := func(verdicts, statuses int) {
+		b.exec(`INSERT INTO verdict_events (run_id, completed_at) SELECT gen_random_uuid(), clock_timestamp() FROM generate_series(1, $1)`, verdicts)
+		b.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 1, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, $1)`, statuses)
+		b.exec(`SELECT moves.bound_events()`)
+	}
+	write(1500, 1500)
+	b.moves("(0,0)", `SELECT moves.dropped_events()`)
+	write(0, 1500)
+	if n := one[int64](b, `SELECT count(*) FROM status_events`); n != 2000 {
+		t.Errorf("%d events of status wait, want the newest 2000", n)
+	}
+	if n := one[int64](b, `SELECT count(*) FROM verdict_events`); n != 1500 {
+		t.Errorf("%d verdicts wait, want all", n)
+	}
+	b.moves("(1000,0)", `SELECT moves.dropped_events()`)
+	write(0, 1000)
+	b.moves("(2000,500)", `SELECT moves.dropped_events()`)
+}
+
+func TestWhoWritesEventsBoundsThemThoughNobodyPublishes(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.bounds(1000, 1000)
+	id := b.connector()
+	b.exec(`DO $$ BEGIN FOR i IN 1..3000 LOOP
+		PERFORM moves.disable(c.id, 'x') FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors);
+		PERFORM moves.enable(c.id) FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors); END LOOP; END $$`)
+	if n := one[int64](b, `SELECT count(*) FROM status_events`); n < 1000 || n > 1000+1024 {
+		t.Errorf("%d events of connector %d wait, want the newest 1,000 and less than a step more", n, id)
+	}
+}
+
+func TestALeafIsEmptiedOnceEverythingHasLeftItAndNobodyHoldsIt(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.exec(`INSERT INTO verdict_events (run_id, completed_at) SELECT gen_random_uuid(), clock_timestamp() FROM generate_series(1, 70000)`)
+	b.exec(`DELETE FROM verdict_events WHERE no < (SELECT max(no) FROM verdict_events)`)
+	held := b.other()
+	tx, err := held.conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM verdict_events`); err != nil {
+		t.Fatal(err)
+	}
+	b.moves("0", `SELECT moves.clear_events()`)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.moves("1", `SELECT moves.clear_events()`) // not the one that is written
+	if n := one[int64](b, `SELECT count(*) FROM verdict_events`); n != 1 {
+		t.Errorf("%d events wait, want the one that was not removed", n)
+	}
+}
+
+func TestAnEventThatSomebodyElseIsRemovingIsLeftToThatOne(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.connector()
+	other := b.other()
+	tx, err := other.conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = `SELECT moves.remove_events(ARRAY(SELECT no FROM moves.unpublished_events(10)))`
+	if _, err := tx.Exec(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	b.moves("(0,0)", all)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.moves("(1,0)", all)
+}
+
+func TestPublishersTakeTurns(t *testing.T) {
+	b := newBase(t)
+	one, another := uuid.New(), uuid.New()
+	const turn = `SELECT moves.take_turn_to_publish($1, $2::interval)`
+	b.moves("true", turn, one, "1 minute")
+	b.moves("true", turn, one, "1 minute")
+	b.moves("false", turn, another, "1 minute")
+	b.moves("true", turn, one, "0")
+	b.moves("true", turn, another, "1 minute")
+	b.exec(`UPDATE event_publisher SET until = clock_timestamp()`)
+	b.moves("true", turn, one, "1 minute")
+}
+
+// What a verdict's event says is read from the ledger.
+func TestAVerdictWhoseWeekTheLedgerHasDroppedNamesNoConnector(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.exec(`INSERT INTO verdict_events (run_id, completed_at) VALUES (gen_random_uuid(), clock_timestamp() - interval '1 year')`)
+	b.moves("true", `SELECT connector_id IS NULL AND is_verdict FROM moves.unpublished_events(10)`)
+}

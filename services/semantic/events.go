@@ -1,0 +1,235 @@
+package semantic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
+	"github.com/echomind/sync/internal/repeat"
+	"github.com/echomind/sync/internal/streams"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+)
+
+const (
+	// eventPage is how many events are published at once.
+	eventPage = 1000
+	// eventRounds is how many events of one connector a page publishes at most: each waits for the acknowledgement of the one before.
+	eventRounds = 16
+	// eventPause is the time between two looks for events, where the last found less than a page.
+	eventPause = 200 * time.Millisecond
+	// eventLease is how long after its last look a publisher keeps its turn.
+	eventLease = 5 * time.Second
+	// eventTimeout bounds how long a round waits for its acknowledgements.
+	eventTimeout = 5 * time.Second
+)
+
+// eventPauses are the pauses while Postgres or the broker is away, or another process publishes.
+var eventPauses = repeat.Pauses{First: eventPause, Last: 2 * time.Second}
+
+// publisher publishes what moves have written down: each event of a connector once the one before is acknowledged. Two publishers at the same
+// time save nothing and break nothing: no event of a connector is in the stream before an earlier one, whoever publishes, and a repeat has its id.
+type publisher struct {
+	id      uuid.UUID
+	queries *dbgen.Queries
+	stream  jetstream.JetStream
+	metrics *metrics
+	log     *slog.Logger
+	// page is how many events it publishes at once.
+	page int32
+}
+
+func (s *Semantic) newPublisher() *publisher {
+	return &publisher{id: uuid.New(), queries: s.queries, stream: s.servers.Stream, metrics: s.metrics, log: s.log, page: eventPage}
+}
+
+// publishEvents publishes events until ctx ends.
+func (s *Semantic) publishEvents(ctx context.Context) error {
+	p := s.newPublisher()
+	defer p.giveTurnBack(ctx)
+	failed, idle := 0, 0
+	for ctx.Err() == nil {
+		n, mine, err := p.look(ctx)
+		if err != nil && ctx.Err() == nil && failed == 0 {
+			p.log.Warn("events wait; they are kept, and published later", "err", err)
+		}
+		if failed++; err == nil {
+			failed = 0
+		}
+		if idle++; mine {
+			idle = 0
+		}
+		pause := eventPause
+		switch {
+		case failed > 0:
+			pause = eventPauses.After(failed)
+		case !mine:
+			pause = eventPauses.After(idle)
+		case n == int(p.page):
+			pause = 0
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// look publishes a page of events, the oldest, and removes those that are acknowledged. It returns how many these were, and whether it was this
+// publisher's turn. An error says that some are left.
+func (p *publisher) look(ctx context.Context) (published int, mine bool, err error) {
+	mine, err = deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (bool, error) {
+		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
+	})
+	if err != nil || !mine {
+		return 0, false, err
+	}
+	rows, err := p.read(ctx)
+	if err != nil || len(rows) == 0 {
+		return 0, true, err
+	}
+	done, problem := p.publish(ctx, rows)
+	failpoint.At("semantic.events_published")
+	return len(done), true, errors.Join(problem, p.remove(ctx, done))
+}
+
+func (p *publisher) read(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
+	rows, err := deadline.Get(ctx, "semantic.unpublished_events", queryTimeout, func(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
+		return p.queries.UnpublishedEvents(ctx, p.page)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return rows, nil
+}
+
+// remove removes events that the broker has, also where ctx has ended: else they would be published again.
+func (p *publisher) remove(ctx context.Context, nos []int64) error {
+	if len(nos) == 0 {
+		return nil
+	}
+	err := deadline.Do(context.WithoutCancel(ctx), "semantic.remove_events", queryTimeout, func(ctx context.Context) error {
+		_, err := p.queries.RemoveEvents(ctx, nos)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove published events: %w", err)
+	}
+	return nil
+}
+
+func (p *publisher) giveTurnBack(ctx context.Context) {
+	err := deadline.Do(context.WithoutCancel(ctx), "semantic.events_turn", queryTimeout, func(ctx context.Context) error {
+		_, err := p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id})
+		return err
+	})
+	if err != nil {
+		p.log.Debug("the turn to publish events was not given back; it is over in seconds", "err", err)
+	}
+}
+
+// publish publishes events in rounds: in each the next one of every connector. One that is not acknowledged holds up those behind it of its
+// connector, and no other's. It returns the numbers of those that may be removed.
+func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsRow) (done []int64, problem error) {
+	stuck := map[int32]bool{}
+	for range eventRounds {
+		var later []dbgen.UnpublishedEventsRow
+		var sent []sentEvent
+		begun := map[int32]bool{}
+		for _, row := range rows {
+			if row.ConnectorID == nil {
+				p.log.Warn("the ledger has dropped a verdict before its event could be published", "run", row.RunID)
+				p.metrics.events.WithLabelValues(asForgotten).Inc()
+				done = append(done, *row.No)
+				continue
+			}
+			connector := *row.ConnectorID
+			switch {
+			case stuck[connector]:
+			case begun[connector]:
+				later = append(later, row)
+			default:
+				begun[connector] = true
+				future, err := p.send(row)
+				if err != nil {
+					stuck[connector], problem = true, err
+					p.metrics.events.WithLabelValues(asUnacknowledged).Inc()
+					continue
+				}
+				sent = append(sent, sentEvent{*row.No, connector, future})
+			}
+		}
+		acknowledged, err := p.land(ctx, sent, stuck)
+		done, problem = append(done, acknowledged...), errors.Join(problem, err)
+		if rows = later; len(rows) == 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	if errors.Is(problem, jetstream.ErrNoStreamResponse) {
+		problem = errors.Join(problem, streams.EnsureStreams(ctx, p.stream))
+	}
+	return done, problem
+}
+
+// sentEvent is an event that waits for its acknowledgement.
+type sentEvent struct {
+	no        int64
+	connector int32
+	future    jetstream.PubAckFuture
+}
+
+func (p *publisher) send(row dbgen.UnpublishedEventsRow) (jetstream.PubAckFuture, error) {
+	msg, err := eventOf(row).Message()
+	if err != nil {
+		return nil, err
+	}
+	return p.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
+}
+
+// land waits for the acknowledgements of a round, and marks the connectors of which one did not come.
+func (p *publisher) land(ctx context.Context, sent []sentEvent, stuck map[int32]bool) (done []int64, problem error) {
+	late, cancel := context.WithTimeoutCause(ctx, eventTimeout, &deadline.Error{Name: "semantic.publish_events", After: eventTimeout})
+	defer cancel()
+	for _, s := range sent {
+		var err error
+		select {
+		case <-s.future.Ok():
+		case err = <-s.future.Err():
+		case <-late.Done():
+			err = context.Cause(late)
+		}
+		if err == nil {
+			done = append(done, s.no)
+			continue
+		}
+		stuck[s.connector], problem = true, err
+	}
+	p.metrics.events.WithLabelValues(asPublished).Add(float64(len(done)))
+	p.metrics.events.WithLabelValues(asUnacknowledged).Add(float64(len(sent) - len(done)))
+	return done, problem
+}
+
+// KeepEvents empties what published events have left, and measures what waits.
+func (s *Semantic) KeepEvents(ctx context.Context) error {
+	_, problem := deadline.Get(ctx, "semantic.clear_events", queryTimeout, s.queries.ClearEvents)
+	waiting, err := deadline.Get(ctx, "semantic.events_waiting", queryTimeout, s.queries.EventsWaiting)
+	if err != nil {
+		return errors.Join(problem, fmt.Errorf("ask for waiting events: %w", err))
+	}
+	dropped, err := deadline.Get(ctx, "semantic.dropped_events", queryTimeout, s.queries.DroppedEvents)
+	if err != nil {
+		return errors.Join(problem, fmt.Errorf("ask for dropped events: %w", err))
+	}
+	s.metrics.eventsWaiting.Set(float64(waiting.Events))
+	s.metrics.eventsAge.Set(waiting.Age)
+	s.metrics.eventsDropped.WithLabelValues("status").Set(float64(dropped.Status))
+	s.metrics.eventsDropped.WithLabelValues("verdict").Set(float64(dropped.Verdicts))
+	return problem
+}

@@ -1,0 +1,298 @@
+package semantic
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/contract/events"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/testonly/testkit"
+)
+
+// told are the messages of the event stream.
+func (f *flow) told() (all []*jetstream.RawStreamMsg) {
+	f.t.Helper()
+	stream, err := f.js.Stream(ctx, topology.EventStream)
+	require.NoError(f.t, err)
+	state := stream.CachedInfo().State
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
+		msg, err := stream.GetMsg(ctx, seq)
+		require.NoError(f.t, err)
+		all = append(all, msg)
+	}
+	return all
+}
+
+// toldOf are a connector's events, as their subjects say them.
+func (f *flow) toldOf(connector int32) (all []string) {
+	f.t.Helper()
+	for _, msg := range f.told() {
+		e, err := events.Read(msg.Header, msg.Data)
+		require.NoError(f.t, err)
+		if e.Connector.GetConnectorId() == connector || e.Run.GetConnectorId() == connector {
+			all = append(all, strings.TrimPrefix(msg.Subject, "events."))
+		}
+	}
+	return all
+}
+
+// once fails the test unless each event is in the stream once.
+func (f *flow) once() {
+	f.t.Helper()
+	seen := map[string]bool{}
+	for _, msg := range f.told() {
+		id := msg.Header.Get("Nats-Msg-Id")
+		require.False(f.t, seen[id], "event %s is there twice", id)
+		seen[id] = true
+	}
+}
+
+func (f *flow) waiting() []dbgen.UnpublishedEventsRow {
+	f.t.Helper()
+	rows, err := f.newPublisher().read(ctx)
+	require.NoError(f.t, err)
+	return rows
+}
+
+// publishesAll has a publisher go on until nothing waits.
+func (f *flow) publishesAll(p *publisher) {
+	f.t.Helper()
+	testkit.Eventually(f.t, soon, func() error {
+		_, _, err := p.look(ctx)
+		if n := len(f.waiting()); err == nil && n > 0 {
+			err = fmt.Errorf("%d events wait", n)
+		}
+		return err
+	})
+}
+
+// A sync of a connector, as its events say it.
+var aSync = []string{"connector.file.added", "connector.file.pending", "connector.file.syncing", "run.file.completed", "connector.file.active"}
+
+func TestWhatBecomesOfAConnectorAndItsRunIsToldInOrderAsCloudEvents(t *testing.T) {
+	f := newFlow(t)
+	c := f.synced(map[string]string{"a": "x"})
+	f.publishesAll(f.newPublisher())
+	require.Equal(t, aSync, f.toldOf(c.connector))
+	f.once()
+	for _, msg := range f.told() {
+		if msg.Subject != "events.run.file.completed" {
+			continue
+		}
+		for name, value := range map[string]string{
+			"ce-specversion": "1.0", "ce-id": c.session.String(), "Nats-Msg-Id": c.session.String(), "ce-source": "/echomind", "ce-type": "echomind.run.completed",
+			"ce-subject": fmt.Sprint(c.connector), "ce-datacontenttype": "application/json",
+		} {
+			require.Equal(t, []string{value}, msg.Header[name], name)
+		}
+		e, err := events.Read(msg.Header, msg.Data)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, e.Run.DocumentsProcessed)
+		require.Equal(t, "new", e.Run.Trigger)
+		require.Equal(t, e.Run.CompletedAt.AsTime(), e.Time.UTC())
+		return
+	}
+	t.Error("no verdict was told")
+}
+
+func TestAProcessThatDiesBetweenPublishingAndRemovingTellsNothingTwice(t *testing.T) {
+	f := newFlow(t)
+	c := f.synced(map[string]string{"a": "x"})
+	dies := f.newPublisher()
+	rows := f.waiting()
+	done, err := dies.publish(ctx, rows)
+	require.NoError(t, err)
+	require.Len(t, done, len(rows))
+	require.Len(t, f.waiting(), len(rows), "nothing is removed")
+
+	f.publishesAll(f.newPublisher())
+	require.Equal(t, aSync, f.toldOf(c.connector))
+	f.once()
+}
+
+func TestTwoPublishersAtOnceTellEachEventOnceAndInOrder(t *testing.T) {
+	f := newFlow(t)
+	var all []trip
+	for range 20 {
+		c := f.synced(map[string]string{"a": "x"})
+		all = append(all, c)
+	}
+	ended := make(chan error)
+	for range 2 {
+		p := f.newPublisher()
+		go func() {
+			rows, err := p.read(ctx)
+			if err == nil {
+				_, err = p.publish(ctx, rows)
+			}
+			ended <- err
+		}()
+	}
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+	f.publishesAll(f.newPublisher())
+	f.once()
+	for _, c := range all {
+		require.Equal(t, aSync, f.toldOf(c.connector))
+	}
+}
+
+func TestOfTwoProcessesOnePublishesAndTheOtherTakesOverAtItsStop(t *testing.T) {
+	f := newFlow(t)
+	one, other := f.newPublisher(), f.newPublisher()
+	_, mine, err := one.look(ctx)
+	require.NoError(t, err)
+	require.True(t, mine)
+	_, mine, err = other.look(ctx)
+	require.NoError(t, err)
+	require.False(t, mine)
+	one.giveTurnBack(ctx)
+	_, mine, err = other.look(ctx)
+	require.NoError(t, err)
+	require.True(t, mine)
+}
+
+func TestEventsWaitWhileNATSIsAwayAndCome(t *testing.T) {
+	f := newFlow(t)
+	c := f.synced(map[string]string{"a": "x"})
+	require.NoError(t, f.broker.Stop(ctx))
+	p := f.newPublisher()
+	n := len(f.waiting())
+	away, cancel := context.WithCancel(ctx)
+	cancel() // nobody waits for an acknowledgement
+	done, err := p.publish(away, f.waiting())
+	require.Error(t, err)
+	require.Empty(t, done)
+	require.Len(t, f.waiting(), n)
+
+	require.NoError(t, f.broker.Restart(false))
+	f.publishesAll(p)
+	require.Equal(t, aSync, f.toldOf(c.connector))
+	f.once()
+}
+
+func TestAStreamThatIsGoneIsMadeAgainAndTheEventsCome(t *testing.T) {
+	f := newFlow(t)
+	c := f.synced(map[string]string{"a": "x"})
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	f.publishesAll(f.newPublisher())
+	require.Equal(t, aSync, f.toldOf(c.connector))
+}
+
+func TestAnEventThatIsRefusedHoldsUpItsConnectorAndNoOther(t *testing.T) {
+	f := newFlow(t)
+	// A stream that takes only one of the two types.
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	declared := topology.Streams(0, 0, 1<<20)[3]
+	declared.Subjects = []string{"events.connector.file.*", "events.run.file.*"}
+	_, err := f.js.CreateStream(ctx, declared)
+	require.NoError(t, err)
+	free := f.synced(map[string]string{"a": "x"})
+	held := f.synced(map[string]string{"a": "x"}, "type = 'web'")
+	p := f.newPublisher()
+	_, _, err = p.look(ctx)
+	require.Error(t, err)
+	require.Equal(t, aSync, f.toldOf(free.connector))
+	for _, row := range f.waiting() {
+		require.Equal(t, held.connector, *row.ConnectorID)
+	}
+
+	declared.Subjects = topology.Streams(0, 0, 0)[3].Subjects
+	_, err = f.js.UpdateStream(ctx, declared)
+	require.NoError(t, err)
+	f.publishesAll(p)
+	require.Equal(t, []string{"run.web.completed", "connector.web.active"}, f.toldOf(held.connector)[len(f.toldOf(held.connector))-2:])
+	f.once()
+}
+
+func TestAFullStreamMakesRoomForNewEvents(t *testing.T) {
+	f := newFlow(t)
+	declared := topology.Streams(0, 0, 4096)[3]
+	_, err := f.js.UpdateStream(ctx, declared)
+	require.NoError(t, err)
+	var last trip
+	for range 5 {
+		last = f.synced(map[string]string{"a": "x"})
+	}
+	f.publishesAll(f.newPublisher())
+	told := f.toldOf(last.connector)
+	require.Equal(t, "connector.file.active", told[len(told)-1])
+	require.Less(t, len(f.told()), 25)
+}
+
+func TestMoreEventsOfAConnectorThanARoundPublishesComeInOrder(t *testing.T) {
+	f := newFlow(t)
+	c := f.connector()
+	for range eventRounds {
+		f.exec(`SELECT moves.disable($1, 'off')`, c.connector)
+		f.exec(`SELECT moves.enable($1)`, c.connector)
+	}
+	p := f.newPublisher()
+	p.page = 7
+	f.publishesAll(p)
+	told := f.toldOf(c.connector)
+	require.Len(t, told, 1+2*eventRounds)
+	for i, what := range told[1:] {
+		require.Equal(t, []string{"connector.file.disabled", "connector.file.active"}[i%2], what)
+	}
+}
+
+func TestTheServicePublishesAndMeasuresWhatWaits(t *testing.T) {
+	f := newFlow(t)
+	c := f.synced(map[string]string{"a": "x"})
+	require.NoError(t, f.KeepEvents(ctx))
+	var waiting dto.Metric
+	require.NoError(t, f.metrics.eventsWaiting.Write(&waiting))
+	require.Positive(t, waiting.GetGauge().GetValue())
+	stop := f.runs()
+	testkit.Eventually(t, soon, func() error {
+		if told := f.toldOf(c.connector); len(told) != len(aSync) {
+			return fmt.Errorf("%q", told)
+		}
+		return nil
+	})
+	stop()
+}
+
+func TestAReasonInSomebodysOwnWordsIsNotTold(t *testing.T) {
+	f := newFlow(t)
+	c := f.syncing()
+	m := c.completed(0)
+	m.GetCompleted().Reason = "nothing new in Patient Smith's folder"
+	c.stores(m)
+	require.Equal(t, "skipped", c.verdict())
+	f.publishesAll(f.newPublisher())
+	found := false
+	for _, msg := range f.told() {
+		require.NotContains(t, string(msg.Data), "Smith")
+		if e, err := events.Read(msg.Header, msg.Data); err == nil && e.Run != nil {
+			require.Equal(t, events.Other, e.Run.Reason)
+			found = true
+		}
+	}
+	require.True(t, found)
+}
+
+func TestAVerdictThatTheLedgerHasDroppedHoldsUpNothing(t *testing.T) {
+	f := newFlow(t)
+	f.exec(`INSERT INTO verdict_events (run_id, completed_at) VALUES (gen_random_uuid(), clock_timestamp())`)
+	c := f.synced(map[string]string{"a": "x"})
+	f.publishesAll(f.newPublisher())
+	require.Equal(t, aSync, f.toldOf(c.connector))
+}
+
+func TestStatusesHaveTheirNumbersOnTheWire(t *testing.T) {
+	for number, name := range publicpb.ConnectorStatus_name {
+		if number != 0 {
+			require.EqualValues(t, number, statusOf(strings.TrimPrefix(name, "CONNECTOR_STATUS_")))
+		}
+	}
+}
