@@ -32,18 +32,20 @@ var mayReadMore = []struct {
 	begins, why string
 	most        int
 }{
-	{"SELECT moves.", "a whole move, whose statements are counted one by one", 80},
-	{"SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict", "moves.complete, as above", 80},
-	{"SELECT p.place::integer AS place", "moves.pick_up_all, as above", 80},
-	{"SELECT d.place::integer AS place", "moves.drain_all, as above", 80},
-	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 80},
-	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 80},
-	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 80},
+	{"SELECT moves.", "a whole move, whose statements are counted one by one, with its events; one in 1,024 events bounds them", 110},
+	{"SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict", "moves.complete, as above", 110},
+	{"SELECT p.place::integer AS place", "moves.pick_up_all, as above", 110},
+	{"SELECT d.place::integer AS place", "moves.drain_all, as above", 110},
+	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 110},
+	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 110},
+	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 110},
 	{"-- The types that have something due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
 	{"-- Whether a type has something due", "as above", 150},
-	{"SELECT * FROM moves.acquire_lock(", "as above", 80},
-	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 80},
-	{"SELECT id, config_version FROM moves.lock_due(", "as above", 80},
+	{"SELECT * FROM moves.acquire_lock(", "as above", 110},
+	{"SELECT * FROM moves.lock_by_owner(", "what lock_due does of a capped type, whose statements are counted one by one", 110},
+	{"SELECT id, config_version FROM moves.lock_due(", "as above", 110},
+	{"SELECT moves.bound_events()", "once in 1,024 events, mostly as the first statement of its session that opens the leaves", 1200},
+	{"SELECT * FROM moves.remove_events(", "as above: it opens sixteen leaves of each kind", 60},
 }
 
 // reads is what the calls of one statement have read.
