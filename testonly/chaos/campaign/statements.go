@@ -50,6 +50,7 @@ var allowed = map[string]struct {
 	"FollowersToLookAt":       {150, "as UpstreamsToTell"},
 	"HandOnAll":               {60 * 100, "one row for a page of up to 100 connectors that have ended"},
 	"HandOn":                  {60 * 1000, "one row for a page of up to 1000 that run after one"},
+	"RemoveEvents":            {60 * 1000, "one row for a page of up to 1000 events"},
 	"HandOnChanged":           {800, "mostly finds nobody, by schedulers that are killed often: a connection's first call"},
 	"HaveTold":                {800, firstCall},
 	"LockFollowers":           {60 * 100, "no row for those of a page of 100 that do not wait"},
