@@ -41,6 +41,8 @@ CREATE TABLE blackout_holds (
     version      bigint NOT NULL,
     until        timestamptz NOT NULL,
     spread       interval NOT NULL,
+    -- When its slot is too old; null = never.
+    latest       timestamptz,
     PRIMARY KEY (connector_id, asked)
 );
 -- release_held: whom a window holds that has changed since.
@@ -48,12 +50,12 @@ CREATE INDEX blackout_holds_version ON blackout_holds (blackout, version);
 -- release_held: what is over.
 CREATE INDEX blackout_holds_until ON blackout_holds (until);
 
--- The windows with their times. types are those that one holds; null = any. version is another after each change of it, or of its calendar.
+-- The windows with their times. types are those that one holds; null = any. Types of the system are held where they are named. version is another after each change of it, or of its calendar.
 CREATE VIEW blackout_windows AS
 SELECT b.name, b.mode, b.spread_minutes, b.user_id,
     CASE WHEN b.type IS NOT NULL OR b.provider IS NOT NULL THEN ARRAY(SELECT t.name FROM connector_types t
-        WHERE (b.type IS NULL OR t.name = b.type) AND (b.provider IS NULL OR t.provider = b.provider) ORDER BY t.name) END AS types,
-    b.except_connectors, greatest(b.version, k.version) AS version, k.version AS calendar_version, k.time_zone, k.entries
+        WHERE (b.type IS NULL AND NOT t.system OR t.name = b.type) AND (b.provider IS NULL OR t.provider = b.provider) ORDER BY t.name) END AS types,
+    b.except_connectors, b.version + k.version AS version, k.version AS calendar_version, k.time_zone, k.entries
 FROM blackouts b JOIN calendars k ON k.name = b.calendar;
 
 -- Refuses what cannot be, gives a window its version, and has those looked at whom it holds.
@@ -137,7 +139,7 @@ CREATE TRIGGER connector_types_leave_blackout AFTER UPDATE OF provider ON connec
     WHEN (NEW.provider IS DISTINCT FROM OLD.provider) EXECUTE FUNCTION connector_types_leave_blackout();
 
 -- Puts off connectors that the transaction has locked until a window's end; what they are due for stays, but a condition is asked again then.
--- holds: [{id, asked, until, blackout, version, spread}], spread in seconds; asked: see claim_asked.
+-- holds: [{id, asked, until, blackout, version, spread, latest}], spread in seconds; asked: see claim_asked.
 -- +goose StatementBegin
 CREATE FUNCTION moves.hold_blackout(holds jsonb) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '3s'
@@ -152,10 +154,11 @@ BEGIN
         LATERAL (SELECT l.ctid FROM connectors l WHERE l.id = h.id OFFSET 0) at
     WHERE c.ctid = at.ctid AND c.run_id IS NULL AND CASE WHEN h.asked THEN c.parameters_due_at ELSE c.next_sync_at END < h.until;
     GET DIAGNOSTICS held = ROW_COUNT;
-    INSERT INTO blackout_holds AS b (connector_id, asked, blackout, version, until, spread)
-    SELECT h.id, h.asked, h.blackout, h.version, h.until, make_interval(secs => h.spread)
-    FROM jsonb_to_recordset(holds) h(id integer, asked boolean, until timestamptz, blackout text, version bigint, spread double precision)
-    ON CONFLICT (connector_id, asked) DO UPDATE SET blackout = EXCLUDED.blackout, version = EXCLUDED.version, until = EXCLUDED.until, spread = EXCLUDED.spread;
+    INSERT INTO blackout_holds AS b (connector_id, asked, blackout, version, until, spread, latest)
+    SELECT h.id, h.asked, h.blackout, h.version, h.until, make_interval(secs => h.spread), h.latest
+    FROM jsonb_to_recordset(holds) h(id integer, asked boolean, until timestamptz, blackout text, version bigint, spread double precision, latest timestamptz)
+    ON CONFLICT (connector_id, asked) DO UPDATE SET blackout = EXCLUDED.blackout, version = EXCLUDED.version, until = EXCLUDED.until, spread = EXCLUDED.spread,
+        latest = EXCLUDED.latest;
     RETURN held;
 END $$;
 -- +goose StatementEnd
@@ -164,7 +167,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION moves.released_at(h blackout_holds, moment timestamptz) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE AS $$
-    SELECT least(h.until, moment + h.spread * (((h.connector_id::bigint * 2654435761) & 4294967295) / 4294967296.0)::double precision)
+    SELECT least(h.until, moment + CASE WHEN h.latest > moment THEN least(h.spread, (h.latest - moment) / 2) ELSE h.spread END * (((h.connector_id::bigint * 2654435761) & 4294967295) / 4294967296.0)::double precision)
 $$;
 -- +goose StatementEnd
 

@@ -265,8 +265,11 @@ func (c *Calendar) Begins(moment time.Time, on bool) (from, until time.Time) {
 			continue
 		}
 		all := c.year(year)
+		if year == first {
+			all = all[index(all, second):]
+		}
 		for _, s := range all {
-			if s.on != on || s.until <= second {
+			if s.on != on {
 				continue
 			}
 			if from = utc(s.from); s.from <= second {

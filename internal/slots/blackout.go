@@ -49,17 +49,15 @@ func (s Schedule) Under(id int32, all []Blackout) Schedule {
 	return s
 }
 
-// Hold says which window holds a connector at a moment: of several, the one that ends last, the first by name of those. For a slot that is too old behind
-// latest, the place behind the window's end is before it; zero = at any age.
+// Hold says which window holds a connector at a moment: of several, the one that ends last, the first by name of those. Its place lies in the first half of the
+// time until one of them begins again; for a slot that is too old behind latest, of the time until then. Zero = at any age.
 func Hold(all []Blackout, id int32, at, latest time.Time) (h Held, is bool) {
-	var again time.Time
 	for i := range all {
 		if on, _, _ := all[i].Times.At(at); !on {
 			continue
 		}
-		end, until := all[i].Times.Begins(at, false)
-		if !is || !h.End.IsZero() && (end.IsZero() || end.After(h.End)) {
-			h, again, is = Held{Blackout: &all[i], End: end}, until, true
+		if end, _ := all[i].Times.Begins(at, false); !is || !h.End.IsZero() && (end.IsZero() || end.After(h.End)) {
+			h, is = Held{Blackout: &all[i], End: end}, true
 		}
 	}
 	switch {
@@ -70,11 +68,13 @@ func Hold(all []Blackout, id int32, at, latest time.Time) (h Held, is bool) {
 		return h, true
 	}
 	room := h.Blackout.Spread
-	if !again.IsZero() {
-		room = min(room, again.Sub(h.End)/2)
-	}
 	if latest.After(h.End) {
 		room = min(room, latest.Sub(h.End)/2)
+	}
+	for i := range all {
+		if begin, _ := all[i].Times.Begins(h.End, true); begin.After(h.End) {
+			room = min(room, begin.Sub(h.End)/2)
+		}
 	}
 	h.Until = h.End.Add(time.Duration(Share(id) * float64(room)).Truncate(time.Microsecond))
 	return h, true

@@ -110,3 +110,15 @@ func TestAPreviewSaysWhyASlotRunsLater(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+func TestAPlaceBehindAWindowIsBeforeAnotherWindowBegins(t *testing.T) {
+	night := blackout(t, "night", false, "UTC", daily("2026-02-01T00:00", "2026-02-01T17:00"))
+	evening := blackout(t, "evening", false, "UTC", daily("2026-02-01T17:30", "2026-02-02T00:00"))
+	night.Spread, evening.Spread = time.Hour, time.Hour
+	for id := range int32(100) {
+		h, is := Hold([]Blackout{evening, night}, id, at("2026-02-06 08:30"), time.Time{})
+		if !is || h.Blackout.Name != "night" || h.Until.Before(at("2026-02-06 17:00")) || h.Until.After(at("2026-02-06 17:15")) {
+			t.Errorf("%d: %s by %s", id, h.Until, h.Blackout.Name)
+		}
+	}
+}

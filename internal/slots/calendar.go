@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"slices"
 	"time"
 
 	"github.com/echomind/sync/internal/calendars"
@@ -15,7 +16,7 @@ const (
 	// OnCalendar begins the reason of slots that a calendar passes over; its name follows, and what it calls the time.
 	OnCalendar = "calendar `"
 
-	// mostChanges is how many changes of a calendar are looked at behind each other; slots before them are too old to be decided by it.
+	// mostChanges is how many changes of a calendar and the windows are looked at behind each other; slots before them are too old to be decided by it.
 	mostChanges = 400
 	// mostClosed is how many times that a calendar closes are passed for the next slot, mostYears how far it may be.
 	mostClosed = 1500
@@ -62,9 +63,19 @@ func (s Schedule) changes(through, now time.Time) (all []time.Time, since time.T
 	if s.calendar != nil {
 		all, since = s.calendar.Times.Changes(first, now, mostChanges)
 	}
+	seen := map[*calendars.Calendar]bool{}
 	for _, b := range skipping(s.blackouts) {
+		if seen[b.Times] {
+			continue
+		}
+		seen[b.Times] = true
 		more, from := b.Times.Changes(first, now, mostChanges)
 		all, since = append(all, more...), latest(since, from)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	all = slices.CompactFunc(all, time.Time.Equal)
+	if n := len(all) - mostChanges; n > 0 {
+		all, since = all[n:], latest(since, all[n])
 	}
 	return all, since
 }

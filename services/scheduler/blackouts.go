@@ -104,6 +104,8 @@ type putOff struct {
 	Blackout string    `json:"blackout"`
 	Version  int64     `json:"version"`
 	Spread   float64   `json:"spread"`
+	// Latest is when its slot is too old; null = never.
+	Latest *time.Time `json:"latest,omitempty"`
 }
 
 func heldBy(id int32, asked bool, h slots.Held) *putOff {
@@ -119,10 +121,15 @@ func heldOf(r dbgen.LockDueRow, s slot, c calendarOf) *putOff {
 	if oldest := columnsOfDue(r).Policies().Oldest(); s.At != nil && oldest > 0 {
 		latest = s.At.Add(oldest)
 	}
-	if h, is := slots.Hold(c.blackouts, r.ID, r.Now, latest); is {
-		return heldBy(r.ID, r.Asked, h)
+	h, is := slots.Hold(c.blackouts, r.ID, r.Now, latest)
+	if !is {
+		return nil
 	}
-	return nil
+	held := heldBy(r.ID, r.Asked, h)
+	if !latest.IsZero() {
+		held.Latest = &latest
+	}
+	return held
 }
 
 // hold writes down whom windows put off.

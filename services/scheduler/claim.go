@@ -195,7 +195,8 @@ func (s *Scheduler) claim(
 		claimed = append(claimed, triggers...)
 		return nil
 	}
-	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < len(rows) {
+	decided := len(all)
+	if err = write(ctx, tx, how, all, set, refuse); err != nil || limit == 0 || over < decided || decided < len(rows) {
 		return claimed, aside + over, err
 	}
 	// What is passed over, or waits for a key, holds no place: a whole batch of the longest due is looked through for more of it.
@@ -244,8 +245,7 @@ func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockD
 	for i := range rows {
 		names[i] = namedBy(rows[i])
 	}
-	all := make([]dueNow, len(rows))
-	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
+	return some(ctx, s.calendars, s.queries.WithTx(tx), names, func(i int, c calendarOf) (dueNow, int) {
 		d := dueNow{row: &rows[i]}
 		d.slot, d.passed = slotOf(rows[i], c)
 		d.later = later(rows[i], d.slot, s.outage.since(rows[i].Now), s.config.CatchUpWindow)
@@ -253,9 +253,12 @@ func (s *Scheduler) decideDue(ctx context.Context, tx pgx.Tx, rows []dbgen.LockD
 			d.held = heldOf(rows[i], d.slot, c)
 		}
 		d.slot.next = nil // it holds its calendar
-		all[i] = d
+		lines := len(d.slot.Passed)
+		if d.passed != nil {
+			lines += len(d.passed.Passed)
+		}
+		return d, lines
 	})
-	return all, err
 }
 
 // passOver writes down when connectors are due next if none of their slots that have come runs.

@@ -25,31 +25,32 @@ type passed struct {
 // deleted the connector: the database cannot count them. What is refused waits, is said once, and is tried again later.
 func (s *Scheduler) MissPassed(ctx context.Context) error {
 	for ctx.Err() == nil {
-		var found, settled int
+		var settled int
+		var more bool
 		err := deadline.Do(ctx, "scheduler.miss_passed", claimTimeout, func(ctx context.Context) error {
 			return s.batch(ctx, func(tx pgx.Tx, how attempt) (err error) {
-				found, settled, err = s.missPassedBatch(ctx, tx, how)
+				more, settled, err = s.missPassedBatch(ctx, tx, how)
 				return err
 			})
 		})
 		if err != nil {
 			return fmt.Errorf("count the slots that passed: %w", err)
 		}
-		if settled == 0 || found < s.config.ClaimBatch {
+		if settled == 0 || !more {
 			return nil
 		}
 	}
 	return nil
 }
 
-// missPassedBatch says how many it found, and how many of them the next batch does not find: those that have their verdict, and
-// those whose verdict is refused.
-func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt) (found, settled int, err error) {
+// missPassedBatch says whether there may be more, and how many of those that it found the next batch does not find: those that have their
+// verdict, and those whose verdict is refused.
+func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt) (more bool, settled int, err error) {
 	rows, err := s.queries.WithTx(tx).LockPassed(ctx, dbgen.LockPassedParams{
 		Batch: int32(s.config.ClaimBatch), Refused: s.unanswered.skipped(time.Now()),
 	})
 	if err != nil || len(rows) == 0 {
-		return 0, 0, wrap("lock slots that passed", err)
+		return false, 0, wrap("lock slots that passed", err)
 	}
 	names := make([]calendarNamed, len(rows))
 	for i, r := range rows {
@@ -58,10 +59,12 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 		}
 		names[i].who = blackouts.Who{ID: r.ConnectorID, UserID: r.UserID, Type: r.Type}
 	}
-	all := make([]passed, len(rows))
-	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) { all[i] = passedOf(rows[i], c) })
+	all, err := some(ctx, s.calendars, s.queries.WithTx(tx), names, func(i int, c calendarOf) (passed, int) {
+		p := passedOf(rows[i], c)
+		return p, len(p.Passed)
+	})
 	if err != nil {
-		return 0, 0, err
+		return false, 0, err
 	}
 	set := func(tx pgx.Tx, part []passed) error {
 		text, err := json.Marshal(part)
@@ -83,7 +86,7 @@ func (s *Scheduler) missPassedBatch(ctx context.Context, tx pgx.Tx, how attempt)
 		}
 		return nil
 	})
-	return len(rows), settled, err
+	return len(rows) == s.config.ClaimBatch || len(all) < len(rows), settled, err
 }
 
 // passedOf counts. A schedule that cannot be read has had no slot, and a calendar that cannot passes over none.

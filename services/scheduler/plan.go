@@ -62,7 +62,7 @@ func (s *Scheduler) Plan(ctx context.Context) error {
 			s.wishes.add("")
 			signal(s.wake)
 		}
-		if b.written == 0 || b.found < s.config.ClaimBatch {
+		if b.written == 0 || b.found < s.config.ClaimBatch && !b.left {
 			return nil
 		}
 	}
@@ -82,6 +82,7 @@ func (s *Scheduler) tellBad(bad []plan) {
 type planned struct {
 	// written counts those that the next batch does not find: planned, or refused and remembered.
 	found, written int
+	left           bool // it has left some of them for the next batch
 	due            bool // something of it is due now
 	// bad are those that are disabled.
 	bad []plan
@@ -99,14 +100,15 @@ func (s *Scheduler) planBatch(ctx context.Context, tx pgx.Tx, how attempt) (b pl
 	for i, r := range rows {
 		names[i] = calendarNamed{name: r.Calendar, use: r.CalendarUse, who: blackouts.Who{ID: r.ID, UserID: r.UserID, Type: r.Type}}
 	}
-	all := make([]plan, len(rows))
-	err = s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
-		all[i] = planOf(rows[i], c)
-		b.due = b.due || all[i].NextSyncAt != nil && !all[i].NextSyncAt.After(rows[i].Now)
+	all, err := some(ctx, s.calendars, s.queries.WithTx(tx), names, func(i int, c calendarOf) (plan, int) {
+		p := planOf(rows[i], c)
+		b.due = b.due || p.NextSyncAt != nil && !p.NextSyncAt.After(rows[i].Now)
+		return p, len(p.Passed)
 	})
 	if err != nil {
 		return b, err
 	}
+	b.left = len(all) < len(rows)
 	set := func(tx pgx.Tx, part []plan) error {
 		text, err := json.Marshal(part)
 		if err != nil {

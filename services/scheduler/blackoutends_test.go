@@ -1,0 +1,65 @@
+//go:build !race
+
+// What Postgres decides is the same under the race detector.
+
+package scheduler
+
+import "testing"
+
+func TestABatchAfterAnOutageUnderWindowsThatSkipHasABoundedNumberOfLines(t *testing.T) {
+	const connectors, most = 24, mostBatchLines + mostAnswers
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.blackout("often", "skip", `[{"name": "a", "start": "2026-01-01T00:00", "end": "2026-01-01T05:00", "rule": "FREQ=DAILY"},
+		{"name": "b", "start": "2026-01-01T06:00", "end": "2026-01-01T11:00", "rule": "FREQ=DAILY"},
+		{"name": "c", "start": "2026-01-01T12:00", "end": "2026-01-01T17:00", "rule": "FREQ=DAILY"},
+		{"name": "d", "start": "2026-01-01T18:00", "end": "2026-01-01T23:00", "rule": "FREQ=DAILY"}]`, nil)
+	for range connectors {
+		s.synced(row{"schedule_cron": "*/30 * * * *"})
+	}
+	before := one[int](s.stage, `SELECT count(*) FROM runs`)
+	s.at(utc("2026-02-20 11:30"))
+	claimed, scheduler := 0, s.scheduler()
+	for batches := 0; claimed < connectors; batches++ {
+		some, err := scheduler.Claim(t.Context(), "web", 0, 500)
+		s.do(err)
+		lines := one[int](s.stage, `SELECT count(*) FROM runs`)
+		if len(some) == 0 || lines-before > most {
+			t.Fatalf("batch %d claims %d, and has %d lines", batches, len(some), lines-before)
+		}
+		claimed, before = claimed+len(some), lines
+		if batches == 0 && claimed == connectors {
+			t.Fatalf("all have %d lines, which bounds nothing", lines)
+		}
+	}
+}
+
+// mostAnswers is how many lines one connector may have: two for each change of a calendar.
+const mostAnswers = 2 * 400
+
+func TestWhomADeletedWindowLetsGoComesBeforeItsSlotIsTooLate(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.blackout("office", "defer", office, row{"spread_minutes": 60})
+	for range 10 {
+		s.synced(row{"schedule_cron": "0 8 * * *", "deadline_minutes": 30})
+	}
+	s.at(utc("2026-02-06 08:00"))
+	s.look()
+	s.at(utc("2026-02-06 08:05"))
+	s.exec(`DELETE FROM blackouts`)
+	s.release()
+	want(s.stage, 10, `SELECT count(*) FROM connectors WHERE next_sync_at BETWEEN '2026-02-06 08:05Z' AND '2026-02-06 08:17:30Z'`)
+}
+
+func TestAWindowOfAProviderHoldsNoJobOfTheSystem(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.exec(`SELECT moves.add_system_job('tidy', 'tidy', 60)`)
+	s.exec(`UPDATE connector_types SET provider = 'acme' WHERE name IN ('tidy', 'web')`)
+	s.blackout("office", "defer", office, row{"provider": "acme"})
+	web := s.synced(row{"schedule_cron": "0 8 * * *"})
+	s.at(utc("2026-02-06 09:00"))
+	s.look()
+	want(s.stage, true, `SELECT status = 'ACTIVE' AND next_sync_at >= '2026-02-06 18:00Z' FROM connectors WHERE id = $1`, web)
+	claimed, err := s.scheduler().Claim(t.Context(), "tidy", 0, 10)
+	s.do(err)
+	want(s.stage, 1, `SELECT $1::int`, len(claimed))
+}
