@@ -273,10 +273,11 @@ END $$;
 
 -- Whether those that connectors run after have come so far as they want: each has an end that is not used, and whose slot is not too old. Else which of them is waited for,
 -- the one with the shortest patience first, how long, and since when, where one of the others has come so far: since the first of these has, and it is at rest. chained: whether it runs after any.
--- waits_for: one of those that are waited for, taken as if at random: whatever the order in which a thousand end, a dozen looks see it.
+-- waits_for: one of those that are waited for, taken as if at random: whatever the order in which a thousand end, a dozen looks see it. ages_at: when the first of the ends becomes too old whose patience
+-- begins then.
 -- +goose StatementBegin
 CREATE FUNCTION moves.upstreams_of(ids integer[], moment timestamptz)
-    RETURNS TABLE (id integer, chained boolean, met boolean, upstream integer, timeout_minutes integer, since timestamptz, waits_for integer)
+    RETURNS TABLE (id integer, chained boolean, met boolean, upstream integer, timeout_minutes integer, since timestamptz, waits_for integer, ages_at timestamptz)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
@@ -286,7 +287,8 @@ BEGIN
             min(e.timeout_minutes) FILTER (WHERE NOT e.has),
             CASE WHEN bool_or(e.has) THEN (
                 SELECT coalesce(f.waits_since, greatest(f.rests_since, min(e.ended_at) FILTER (WHERE e.has))) FROM followers f WHERE f.connector_id = k.id) END,
-            (array_agg(e.upstream_id ORDER BY hashint8extended(e.upstream_id, k.id), e.upstream_id) FILTER (WHERE NOT e.has))[1]
+            (array_agg(e.upstream_id ORDER BY hashint8extended(e.upstream_id, k.id), e.upstream_id) FILTER (WHERE NOT e.has))[1],
+            min(e.ended_for + make_interval(mins => e.max_age_minutes)) FILTER (WHERE e.has AND e.timeout_minutes IS NOT NULL)
         FROM (SELECT a.*, a.counted_no > a.used AND (a.max_age_minutes IS NULL OR coalesce(a.ended_for >= moment - make_interval(mins => a.max_age_minutes), false)) AS has
             FROM run_after_ends a WHERE a.connector_id = k.id OFFSET 0) e) s;
 END $$;

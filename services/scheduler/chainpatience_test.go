@@ -86,3 +86,47 @@ func TestARowWhoseUpstreamEndedLongAgoHasItsTimeoutFromThen(t *testing.T) {
 	s.runs(b)
 	s.followed(scheduler, id)
 }
+
+func TestAnEndThatBecomesTooOldIsWaitedForWithItsPatience(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	u, v, w := s.byHand(), s.byHand(), s.byHand()
+	id := s.link(u, v, w)
+	s.exec(`UPDATE run_after SET max_age_minutes = 10, timeout_minutes = 30 WHERE upstream_id = $1`, u)
+	scheduler := s.scheduler()
+	s.followed(scheduler)
+	s.runs(w)
+	s.runs(u)
+	s.followed(scheduler)
+	for _, at := range []string{"2026-02-02 12:11", "2026-02-02 12:29"} {
+		s.at(utc(at))
+		s.followed(scheduler)
+		want(s.stage, 0, missedOf, id)
+	}
+	s.at(utc("2026-02-02 12:31"))
+	s.followed(scheduler)
+	want(s.stage, 1, missedOf, id)
+	s.at(utc("2026-02-02 18:00"))
+	s.runs(v)
+	s.followed(scheduler)
+	s.runs(u)
+	s.runs(w)
+	s.followed(scheduler, id)
+}
+
+func TestASlotDoesNotWaitForEverBehindAnEndThatBecomesTooOld(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	u, v := s.byHand(), s.byHand()
+	id := s.synced(row{"schedule_cron": "0 13 * * *"})
+	s.after(id, u)
+	s.after(id, v)
+	s.exec(`UPDATE run_after SET max_age_minutes = 10, timeout_minutes = 30 WHERE upstream_id = $1`, u)
+	scheduler := s.scheduler()
+	s.plan()
+	s.at(utc("2026-02-02 12:55"))
+	s.runs(u)
+	s.at(utc("2026-02-02 13:00"))
+	s.followed(scheduler)
+	s.at(utc("2026-02-02 18:00"))
+	s.followed(scheduler)
+	want(s.stage, 1, missedOf, id)
+}

@@ -238,6 +238,10 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf, back time.Time) {
 	began, on := never, u.WaitsFor
 	waits := func(until time.Time) {
+		// An end that becomes too old is one that is waited for.
+		if ages := u.AgesAt.Add(time.Millisecond); !u.AgesAt.Equal(never) && (until.Equal(never) || ages.Before(until)) {
+			until = ages
+		}
 		f.waiting, f.until, f.since, f.on = append(f.waiting, r.ID), append(f.until, until), append(f.since, began), append(f.on, on)
 	}
 	patience := time.Duration(u.TimeoutMinutes) * time.Minute

@@ -42,7 +42,7 @@ FROM moves.lock_followers(@ids::integer[], sqlc.narg('now')::timestamptz) c;
 -- Of connectors that the transaction has locked, in a statement of its own: it sees all that ended before.
 SELECT u.id::integer AS id, u.chained::boolean AS chained, u.met::boolean AS met, coalesce(u.upstream, 0)::integer AS upstream,
     coalesce(u.timeout_minutes, 0)::integer AS timeout_minutes, coalesce(u.since, '2000-01-01')::timestamptz AS since,
-    coalesce(u.waits_for, 0)::integer AS waits_for
+    coalesce(u.waits_for, 0)::integer AS waits_for, coalesce(u.ages_at, '2000-01-01')::timestamptz AS ages_at
 FROM moves.upstreams_of(@ids::integer[], @now::timestamptz) u;
 
 -- name: LetFollow :one

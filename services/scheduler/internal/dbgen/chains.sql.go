@@ -320,7 +320,7 @@ func (q *Queries) StopFollowing(ctx context.Context, ids []int32) error {
 const upstreamsOf = `-- name: UpstreamsOf :many
 SELECT u.id::integer AS id, u.chained::boolean AS chained, u.met::boolean AS met, coalesce(u.upstream, 0)::integer AS upstream,
     coalesce(u.timeout_minutes, 0)::integer AS timeout_minutes, coalesce(u.since, '2000-01-01')::timestamptz AS since,
-    coalesce(u.waits_for, 0)::integer AS waits_for
+    coalesce(u.waits_for, 0)::integer AS waits_for, coalesce(u.ages_at, '2000-01-01')::timestamptz AS ages_at
 FROM moves.upstreams_of($1::integer[], $2::timestamptz) u
 `
 
@@ -337,6 +337,7 @@ type UpstreamsOfRow struct {
 	TimeoutMinutes int32
 	Since          time.Time
 	WaitsFor       int32
+	AgesAt         time.Time
 }
 
 // Of connectors that the transaction has locked, in a statement of its own: it sees all that ended before.
@@ -357,6 +358,7 @@ func (q *Queries) UpstreamsOf(ctx context.Context, arg UpstreamsOfParams) ([]Ups
 			&i.TimeoutMinutes,
 			&i.Since,
 			&i.WaitsFor,
+			&i.AgesAt,
 		); err != nil {
 			return nil, err
 		}
