@@ -35,6 +35,10 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_types_system_has_no_cap":   {"", `INSERT INTO connector_types (name, kind, system) VALUES ('a', 'job', true)`},
 	"connector_types_cap_range":           {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
+	"event_bounds_one":          {"", `INSERT INTO event_bounds (one) VALUES (false)`},
+	"event_bounds_status_first": {"", `UPDATE event_bounds SET most_status = most_verdicts + 1`},
+	"event_publisher_one":       {"", `INSERT INTO event_publisher (one) VALUES (false)`},
+
 	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},
 	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
 	"owner_quotas_syncs_range":      {"", `INSERT INTO owner_quotas (user_id, max_concurrent_syncs) VALUES (1, -1)`},

@@ -220,3 +220,44 @@ func TestAVerdictWhoseWeekTheLedgerHasDroppedNamesNoConnector(t *testing.T) {
 	b.exec(`INSERT INTO verdict_events (run_id, completed_at) VALUES (gen_random_uuid(), clock_timestamp() - interval '1 year')`)
 	b.moves("true", `SELECT connector_id IS NULL AND is_verdict FROM moves.unpublished_events(10)`)
 }
+
+func TestABoundThatMeetsALockFailsNoMove(t *testing.T) {
+	b := newBase(t)
+	id := b.connector() // its event lies in the first leaf
+	b.bounds(10, 10)
+	b.exec(`SELECT setval('event_numbers', 3 * 65536 + 1023)`)
+	tx, err := b.other().conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE ONLY status_events_0 IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	b.moves("true", `SELECT moves.disable($1, 'x')`, id)
+	b.tells("added ACTIVE", "ACTIVE DISABLED")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestABoundThatASnapshotHasMissedFailsNoMove(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	b.bounds(10, 10)
+	b.exec(`SELECT setval('event_numbers', 3 * 65536 + 1023)`)
+	tx, err := b.conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM connectors`); err != nil {
+		t.Fatal(err)
+	}
+	b.other().silence()
+	if _, err := tx.Exec(t.Context(), `SELECT moves.disable($1, 'x')`, id); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.tells("ACTIVE DISABLED")
+}

@@ -3,7 +3,8 @@
 -- removes those that the broker has acknowledged. ADR 0040 says why so. Each kind has a ring of sixteen leaves, by the event's number: a leaf that everything
 -- has left is emptied as a whole, so that no old snapshot keeps the dead rows of a busy hour. moves.bound_events keeps the rest bounded, whoever publishes or does not.
 
--- Both kinds take their numbers from it: in this order a connector's events are published. Whoever writes one holds its connector, so that a later number is a later move.
+-- Both kinds take their numbers from it: in this order a connector's events are published. Whoever writes one holds its connector, so that a later number is a later move;
+-- but for slots that passed before their connector was changed or deleted, whose verdict comes when they are counted.
 CREATE SEQUENCE event_numbers;
 
 CREATE TABLE status_events (
@@ -67,7 +68,7 @@ INSERT INTO event_publisher DEFAULT VALUES;
 -- Removes events, leaf by leaf: of others no index is read. Those that somebody else is removing are left to that one.
 -- +goose StatementBegin
 CREATE FUNCTION moves.remove_events(nos bigint[], OUT status bigint, OUT verdicts bigint)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms' SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     leaf bigint;
     mine bigint[];
@@ -88,10 +89,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. Of those that somebody holds none.
+-- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. Of those that somebody holds none. It is called within moves, and
+-- fails none: what it cannot drop is left to the next call.
 -- +goose StatementBegin
 CREATE FUNCTION moves.bound_events() RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET enable_sort = off SET jit = off AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms' SET enable_seqscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     newest bigint := (SELECT s.last_value FROM event_numbers s);
     b      event_bounds;
@@ -104,6 +106,8 @@ BEGIN
     IF gone.status > 0 OR gone.verdicts > 0 THEN
         INSERT INTO event_drops (status, verdicts) VALUES (gone.status, gone.verdicts);
     END IF;
+EXCEPTION WHEN lock_not_available OR serialization_failure OR deadlock_detected THEN
+    NULL;
 END $$;
 -- +goose StatementEnd
 
@@ -179,10 +183,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- The oldest events, in the order of their numbers. All in one statement: who sees a connector's move sees those before it. Of a verdict whose week the ledger
+-- The oldest events behind a number, in the order of theirs. All in one statement: who sees a connector's move sees those before it. Of a verdict whose week the ledger
 -- has dropped connector_id is null.
 -- +goose StatementBegin
-CREATE FUNCTION moves.unpublished_events(page integer) RETURNS TABLE (no bigint, at timestamptz, connector_id integer, type text, was text, status text, due_reason text,
+CREATE FUNCTION moves.unpublished_events(page integer, after bigint DEFAULT 0) RETURNS TABLE (no bigint, at timestamptz, connector_id integer, type text, was text, status text, due_reason text,
         run_id uuid, verdict text, trigger text, reason text, slot timestamptz, slot_last timestamptz, slots integer, due_at timestamptz, started_at timestamptz,
         documents_processed bigint, documents_failed bigint, documents_deleted bigint, documents_unchanged bigint, chunks_stored bigint, is_verdict boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
@@ -195,12 +199,12 @@ BEGIN
     RETURN QUERY SELECT * FROM (
         (SELECT s.no, s.at, s.connector_id, s.type, s.was, s.status, s.due_reason, s.run_id, NULL::text, NULL::text, NULL::text, NULL::timestamptz, NULL::timestamptz,
             NULL::integer, NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, false
-        FROM status_events s ORDER BY s.no LIMIT page)
+        FROM status_events s WHERE s.no > after ORDER BY s.no LIMIT page)
         UNION ALL
         SELECT v.no, v.completed_at, r.connector_id, r.type, NULL, NULL, NULL, v.run_id, r.status, r.trigger, r.reason, r.slot, r.slot_last,
             coalesce(r.missed_count, CASE WHEN r.slot IS NOT NULL THEN 1 END), r.due_at, r.started_at,
             r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, true
-        FROM (SELECT e.no, e.run_id, e.completed_at FROM verdict_events e ORDER BY e.no LIMIT page) v
+        FROM (SELECT e.no, e.run_id, e.completed_at FROM verdict_events e WHERE e.no > after ORDER BY e.no LIMIT page) v
         LEFT JOIN LATERAL (SELECT l.* FROM runs l WHERE l.id = v.run_id AND l.completed_at = v.completed_at LIMIT 1) r ON true) e
     ORDER BY 1 LIMIT page;
 END $$;
@@ -249,9 +253,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION moves.remove_events(bigint[]), moves.bound_events(), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer),
+REVOKE ALL ON FUNCTION moves.remove_events(bigint[]), moves.bound_events(), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint),
     moves.events_waiting(), moves.clear_events(), connectors_note_status(), runs_note_verdicts() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.remove_events(bigint[]), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer),
+GRANT EXECUTE ON FUNCTION moves.remove_events(bigint[]), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint),
     moves.events_waiting(), moves.clear_events() TO echomind_semantic;
 GRANT EXECUTE ON FUNCTION moves.events_waiting(), moves.dropped_events() TO echomind_console;
 
@@ -261,7 +265,7 @@ DROP TRIGGER connectors_status_added ON connectors;
 DROP TRIGGER connectors_status_noted ON connectors;
 DROP FUNCTION moves.clear_events();
 DROP FUNCTION moves.events_waiting();
-DROP FUNCTION moves.unpublished_events(integer);
+DROP FUNCTION moves.unpublished_events(integer, bigint);
 DROP FUNCTION moves.take_turn_to_publish(uuid, interval);
 DROP FUNCTION runs_note_verdicts();
 DROP FUNCTION connectors_note_status();

@@ -26,6 +26,8 @@ const (
 	eventPause = 200 * time.Millisecond
 	// eventLease is how long after its last look a publisher keeps its turn.
 	eventLease = 5 * time.Second
+	// eventRound bounds how long what was left is passed by until it is tried again.
+	eventRound = 30 * time.Second
 	// eventTimeout bounds how long a round waits for its acknowledgements.
 	eventTimeout = 5 * time.Second
 )
@@ -43,10 +45,15 @@ type publisher struct {
 	log     *slog.Logger
 	// page is how many events it publishes at once.
 	page int32
+	// after is the event behind which the next page begins, held are connectors of which an earlier one is left: a round goes on behind what
+	// it could not publish, and the next begins with the oldest again.
+	after int64
+	held  map[int32]bool
+	began time.Time
 }
 
 func (s *Semantic) newPublisher() *publisher {
-	return &publisher{id: uuid.New(), queries: s.queries, stream: s.servers.Stream, metrics: s.metrics, log: s.log, page: eventPage}
+	return &publisher{id: uuid.New(), queries: s.queries, stream: s.servers.Stream, metrics: s.metrics, log: s.log, page: eventPage, held: map[int32]bool{}}
 }
 
 // publishEvents publishes events until ctx ends.
@@ -55,11 +62,11 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 	defer p.giveTurnBack(ctx)
 	failed, idle := 0, 0
 	for ctx.Err() == nil {
-		n, mine, err := p.look(ctx)
+		n, full, mine, err := p.look(ctx)
 		if err != nil && ctx.Err() == nil && failed == 0 {
 			p.log.Warn("events wait; they are kept, and published later", "err", err)
 		}
-		if failed++; err == nil {
+		if failed++; err == nil || n > 0 {
 			failed = 0
 		}
 		if idle++; mine {
@@ -71,7 +78,7 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 			pause = eventPauses.After(failed)
 		case !mine:
 			pause = eventPauses.After(idle)
-		case n == int(p.page):
+		case full && err == nil:
 			pause = 0
 		}
 		select {
@@ -82,27 +89,43 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 	return nil
 }
 
-// look publishes a page of events, the oldest, and removes those that are acknowledged. It returns how many these were, and whether it was this
-// publisher's turn. An error says that some are left.
-func (p *publisher) look(ctx context.Context) (published int, mine bool, err error) {
+// look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many these were, whether the page
+// was full, and whether it was this publisher's turn. An error says that some are left.
+func (p *publisher) look(ctx context.Context) (published int, full, mine bool, err error) {
 	mine, err = deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (bool, error) {
 		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
 	})
 	if err != nil || !mine {
-		return 0, false, err
+		p.beginRound()
+		return 0, false, false, err
+	}
+	if time.Since(p.began) > eventRound {
+		p.beginRound()
 	}
 	rows, err := p.read(ctx)
-	if err != nil || len(rows) == 0 {
-		return 0, true, err
+	if err != nil {
+		return 0, false, true, err
 	}
 	done, problem := p.publish(ctx, rows)
 	failpoint.At("semantic.events_published")
-	return len(done), true, errors.Join(problem, p.remove(ctx, done))
+	full = len(rows) == int(p.page)
+	switch {
+	case !full:
+		p.beginRound()
+	case len(done) < len(rows):
+		p.after = *rows[len(rows)-1].No
+	}
+	return len(done), full, true, errors.Join(problem, p.remove(ctx, done))
+}
+
+func (p *publisher) beginRound() {
+	p.after, p.began = 0, time.Now()
+	clear(p.held)
 }
 
 func (p *publisher) read(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
 	rows, err := deadline.Get(ctx, "semantic.unpublished_events", queryTimeout, func(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
-		return p.queries.UnpublishedEvents(ctx, p.page)
+		return p.queries.UnpublishedEvents(ctx, dbgen.UnpublishedEventsParams{Page: p.page, After: p.after})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
@@ -136,9 +159,8 @@ func (p *publisher) giveTurnBack(ctx context.Context) {
 }
 
 // publish publishes events in rounds: in each the next one of every connector. One that is not acknowledged holds up those behind it of its
-// connector, and no other's. It returns the numbers of those that may be removed.
+// connector, and no other's. It returns the numbers of those that may be removed, and holds the connectors of the others for the rest of the round.
 func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsRow) (done []int64, problem error) {
-	stuck := map[int32]bool{}
 	for range eventRounds {
 		var later []dbgen.UnpublishedEventsRow
 		var sent []sentEvent
@@ -152,24 +174,29 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 			}
 			connector := *row.ConnectorID
 			switch {
-			case stuck[connector]:
+			case p.held[connector]:
 			case begun[connector]:
 				later = append(later, row)
 			default:
 				begun[connector] = true
 				future, err := p.send(row)
 				if err != nil {
-					stuck[connector], problem = true, err
+					p.held[connector], problem = true, err
 					p.metrics.events.WithLabelValues(asUnacknowledged).Inc()
 					continue
 				}
 				sent = append(sent, sentEvent{*row.No, connector, future})
 			}
 		}
-		acknowledged, err := p.land(ctx, sent, stuck)
+		acknowledged, err := p.land(ctx, sent)
 		done, problem = append(done, acknowledged...), errors.Join(problem, err)
 		if rows = later; len(rows) == 0 || ctx.Err() != nil {
 			break
+		}
+	}
+	for _, row := range rows {
+		if row.ConnectorID != nil {
+			p.held[*row.ConnectorID] = true
 		}
 	}
 	if errors.Is(problem, jetstream.ErrNoStreamResponse) {
@@ -193,8 +220,8 @@ func (p *publisher) send(row dbgen.UnpublishedEventsRow) (jetstream.PubAckFuture
 	return p.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 }
 
-// land waits for the acknowledgements of a round, and marks the connectors of which one did not come.
-func (p *publisher) land(ctx context.Context, sent []sentEvent, stuck map[int32]bool) (done []int64, problem error) {
+// land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come.
+func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, problem error) {
 	late, cancel := context.WithTimeoutCause(ctx, eventTimeout, &deadline.Error{Name: "semantic.publish_events", After: eventTimeout})
 	defer cancel()
 	for _, s := range sent {
@@ -209,7 +236,7 @@ func (p *publisher) land(ctx context.Context, sent []sentEvent, stuck map[int32]
 			done = append(done, s.no)
 			continue
 		}
-		stuck[s.connector], problem = true, err
+		p.held[s.connector], problem = true, err
 	}
 	p.metrics.events.WithLabelValues(asPublished).Add(float64(len(done)))
 	p.metrics.events.WithLabelValues(asUnacknowledged).Add(float64(len(sent) - len(done)))

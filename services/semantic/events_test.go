@@ -66,7 +66,7 @@ func (f *flow) waiting() []dbgen.UnpublishedEventsRow {
 func (f *flow) publishesAll(p *publisher) {
 	f.t.Helper()
 	testkit.Eventually(f.t, soon, func() error {
-		_, _, err := p.look(ctx)
+		_, _, _, err := p.look(ctx)
 		if n := len(f.waiting()); err == nil && n > 0 {
 			err = fmt.Errorf("%d events wait", n)
 		}
@@ -148,14 +148,14 @@ func TestTwoPublishersAtOnceTellEachEventOnceAndInOrder(t *testing.T) {
 func TestOfTwoProcessesOnePublishesAndTheOtherTakesOverAtItsStop(t *testing.T) {
 	f := newFlow(t)
 	one, other := f.newPublisher(), f.newPublisher()
-	_, mine, err := one.look(ctx)
+	_, _, mine, err := one.look(ctx)
 	require.NoError(t, err)
 	require.True(t, mine)
-	_, mine, err = other.look(ctx)
+	_, _, mine, err = other.look(ctx)
 	require.NoError(t, err)
 	require.False(t, mine)
 	one.giveTurnBack(ctx)
-	_, mine, err = other.look(ctx)
+	_, _, mine, err = other.look(ctx)
 	require.NoError(t, err)
 	require.True(t, mine)
 }
@@ -198,7 +198,7 @@ func TestAnEventThatIsRefusedHoldsUpItsConnectorAndNoOther(t *testing.T) {
 	free := f.synced(map[string]string{"a": "x"})
 	held := f.synced(map[string]string{"a": "x"}, "type = 'web'")
 	p := f.newPublisher()
-	_, _, err = p.look(ctx)
+	_, _, _, err = p.look(ctx)
 	require.Error(t, err)
 	require.Equal(t, aSync, f.toldOf(free.connector))
 	for _, row := range f.waiting() {
@@ -210,6 +210,43 @@ func TestAnEventThatIsRefusedHoldsUpItsConnectorAndNoOther(t *testing.T) {
 	require.NoError(t, err)
 	f.publishesAll(p)
 	require.Equal(t, []string{"run.web.completed", "connector.web.active"}, f.toldOf(held.connector)[len(f.toldOf(held.connector))-2:])
+	f.once()
+}
+
+func TestMoreRefusedEventsOfAConnectorThanAPageHoldUpNoOther(t *testing.T) {
+	f := newFlow(t)
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	declared := topology.Streams(0, 0, 0)[3]
+	declared.Subjects = []string{"events.connector.file.*", "events.run.file.*"}
+	_, err := f.js.CreateStream(ctx, declared)
+	require.NoError(t, err)
+	held := f.connector("type = 'web'")
+	for range 10 {
+		f.exec(`SELECT moves.disable($1, 'off')`, held.connector)
+		f.exec(`SELECT moves.enable($1)`, held.connector)
+	}
+	free := f.synced(map[string]string{"a": "x"})
+	p := f.newPublisher()
+	p.page = 7
+	testkit.Eventually(t, soon, func() error {
+		_, _, _, err := p.look(ctx)
+		if told := f.toldOf(free.connector); len(told) < len(aSync) {
+			return fmt.Errorf("told are %v: %w", told, err)
+		}
+		return nil
+	})
+	require.Equal(t, aSync, f.toldOf(free.connector))
+	require.Equal(t, []string{"connector.file.added"}, f.toldOf(held.connector), "it was of another type then")
+
+	declared.Subjects = topology.Streams(0, 0, 0)[3].Subjects
+	_, err = f.js.UpdateStream(ctx, declared)
+	require.NoError(t, err)
+	f.publishesAll(p)
+	told := f.toldOf(held.connector)
+	require.Len(t, told, 21)
+	for i, what := range told[1:] {
+		require.Equal(t, []string{"connector.web.disabled", "connector.web.active"}[i%2], what)
+	}
 	f.once()
 }
 

@@ -39,6 +39,7 @@ func TestARealPipelineKeepsEveryPromise(t *testing.T) {
 	l.addScheduled("schedule_cron", "* * * * *", source.Config{Seed: 1, Documents: 3, Changes: 2})
 	l.addScheduled("refresh_freq_minutes", 1, source.Config{Seed: 2, Documents: 3, Changes: 2})
 	l.addRules()
+	l.do(`INSERT INTO blackouts (name, calendar, mode, user_id) VALUES ('of_another', 'pauses', 'defer', 99)`)
 	l.do(`INSERT INTO run_after (connector_id, upstream_id, accepts) VALUES (6, 3, 'skipped')`) // neither has trouble, nor is disabled or deleted
 	n += 4
 	l.do(`INSERT INTO concurrency_limits (key, most) VALUES ('shared', 2)`)

@@ -66,7 +66,7 @@ func TestAJobIsShownWithItsProgressItsWarningsAndItsResult(t *testing.T) {
 	u := newTerminal(t).as(consoleRole)
 	require.Equal(t, "type word_count, a job: default refresh 6h, most in flight default\n",
 		u.succeed("types", "add", "word_count", "--kind", "job", "--default-refresh", "6h"))
-	require.Regexp(t, `(?m)^word_count +job +6h +default +-$`, u.succeed("types", "list"))
+	require.Regexp(t, `(?m)^word_count +job +6h +default +- +-$`, u.succeed("types", "list"))
 	require.Regexp(t, `(?m)^web +source +`, u.succeed("types", "list"))
 	require.Contains(t, u.run("types", "add", "word_count", "--kind", "source").stderr, "type word_count is a job, and stays one")
 	require.Contains(t, u.run("types", "add", "web", "--kind", "work").stderr, `--kind "work": must be source or job`)

@@ -71,13 +71,13 @@ func TestAnAccountThatHoldsLessThanTheStreamsMayGrowToIsWarnedOf(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 
-	small := run(t, configured(t, changed(t, "jetstream: enabled", "jetstream: { max_file: 2310MB, max_mem: 1MB }")))
+	small := run(t, configured(t, changed(t, "jetstream: enabled", "jetstream: { max_file: 2822MB, max_mem: 1MB }")))
 	apply(t, small.ClientURL())
 	_, js = as(t, small.ClientURL(), "setup")
 	warnings, err = streams.AccountWarnings(context.Background(), js)
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
-	require.Contains(t, warnings[0], "the account may store 2310 MiB, of which the streams' bounds take 2304")
+	require.Contains(t, warnings[0], "the account may store 2822 MiB, of which the streams' bounds take 2816")
 
 	_, js = as(t, url, "scheduler")
 	_, err = streams.AccountWarnings(context.Background(), js)

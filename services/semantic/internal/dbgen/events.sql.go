@@ -95,8 +95,13 @@ SELECT e.no::bigint AS no, e.at::timestamptz AS at, e.connector_id, coalesce(e.t
     coalesce(e.documents_processed, 0)::bigint AS documents_processed, coalesce(e.documents_failed, 0)::bigint AS documents_failed,
     coalesce(e.documents_deleted, 0)::bigint AS documents_deleted, coalesce(e.documents_unchanged, 0)::bigint AS documents_unchanged,
     coalesce(e.chunks_stored, 0)::bigint AS chunks_stored, e.is_verdict::boolean AS is_verdict
-FROM moves.unpublished_events($1::integer) e
+FROM moves.unpublished_events($1::integer, $2::bigint) e
 `
+
+type UnpublishedEventsParams struct {
+	Page  int32
+	After int64
+}
 
 type UnpublishedEventsRow struct {
 	No                 *int64
@@ -123,8 +128,8 @@ type UnpublishedEventsRow struct {
 	IsVerdict          *bool
 }
 
-func (q *Queries) UnpublishedEvents(ctx context.Context, page int32) ([]UnpublishedEventsRow, error) {
-	rows, err := q.db.Query(ctx, unpublishedEvents, page)
+func (q *Queries) UnpublishedEvents(ctx context.Context, arg UnpublishedEventsParams) ([]UnpublishedEventsRow, error) {
+	rows, err := q.db.Query(ctx, unpublishedEvents, arg.Page, arg.After)
 	if err != nil {
 		return nil, err
 	}
