@@ -7,7 +7,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -169,7 +168,7 @@ func TestNoEndIsLostBetweenALookAndWhatItWrites(t *testing.T) {
 				s.exec(`UPDATE upstream_ends SET tell_at = clock_timestamp() WHERE tell_at IS NOT NULL`) // a second later
 				s.follow(scheduler)
 				if one[string](s, `SELECT coalesce(due_reason, '') FROM connectors WHERE id = $1`, id) != "upstream" {
-					t.Error(fmt.Sprintf("%s: an end at step %d that is told at step %d is lost", start, end, tell))
+					t.Errorf("%s: an end at step %d that is told at step %d is lost", start, end, tell)
 				}
 			}
 		}
