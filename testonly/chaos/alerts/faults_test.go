@@ -70,6 +70,8 @@ var untried = map[string]string{
 	"EchoMindKeyIsFull":          "it takes six hours",
 	"EchoMindLate":               "a connector may be a minute old at least, and 15 more pass",
 	"EchoMindStreamReplicaLost":  "the harness has one broker",
+	"EchoMindEventsWait":         "an event waits for five minutes first",
+	"EchoMindEventsDropped":      "250,000 events have to wait first",
 }
 
 func stopChunker(l *lab) func() {
