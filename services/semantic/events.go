@@ -23,7 +23,7 @@ const (
 	// eventRounds is how many events of one connector a page publishes at most: each waits for the acknowledgement of the one before.
 	eventRounds = 16
 	// eventPause is the time between two looks for events, where the last found less than a page.
-	eventPause = 200 * time.Millisecond
+	eventPause = 500 * time.Millisecond
 	// eventLease is how long after its last look a publisher keeps its turn.
 	eventLease = 5 * time.Second
 	// eventRound bounds how long what was left is passed by until it is tried again.

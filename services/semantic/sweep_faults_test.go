@@ -117,12 +117,13 @@ func TestARunThatCannotBeSweptHoldsUpNoOther(t *testing.T) {
 			}
 			held := trips[0]
 			release := f.holds(hold, held.connector)
+			before := one[time.Time](f, `SELECT clock_timestamp()`)
 			_ = f.Sweep(ctx) // says that it could not
 			for _, c := range trips[1:] {
 				require.Equal(t, line("c", "new"), c.documents())
 			}
 			require.Equal(t, []int32{held.connector}, many[int32](f, `SELECT connector_id FROM unswept_runs`))
-			require.True(t, one[bool](f, `SELECT attempts = 1 AND next_at > clock_timestamp() FROM unswept_runs`), "it lets the others pass")
+			require.True(t, one[bool](f, `SELECT attempts > 0 AND next_at >= $1::timestamptz + interval '2 s' FROM unswept_runs`, before), "it lets the others pass")
 			release()
 			f.due()
 			f.sweeps()

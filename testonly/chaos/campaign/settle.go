@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/testonly/chaos/world"
 )
 
 const (
 	settlePoll = 200 * time.Millisecond
 	settleSay  = 5 * time.Second // how often it says what it waits for
+	warmStill  = time.Minute     // how long no connector more need have been synced before it is called stuck
 )
 
 // unrest are the questions whose answer must be 0 before the audit: what is in flight, due, open, or not swept.
@@ -53,20 +55,26 @@ func passHolds(ctx context.Context, w *world.World) error {
 	return nil
 }
 
-// warmUp waits until some connectors have been synced once, so that faults meet a system at work and not one at its
+// warmUp waits until some connectors have been synced once, as long as more of them are: faults meet a system at work and not one at its
 // start.
 func warmUp(ctx context.Context, w *world.World, cfg Config) error {
-	ctx, cancel := context.WithTimeout(ctx, cfg.Settle)
-	defer cancel()
-	for {
-		var synced int
-		err := w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM runs WHERE status IN ('completed', 'skipped')`).Scan(&synced)
-		if err == nil && synced >= cfg.Connectors*cfg.Warm/100 {
+	most := 0
+	for grew := time.Now(); ; {
+		synced, err := deadline.Get(ctx, "campaign.warm_up", askTimeout, func(ctx context.Context) (n int, err error) {
+			err = w.Pool.QueryRow(ctx, `SELECT count(DISTINCT connector_id) FROM runs WHERE status IN ('completed', 'skipped')`).Scan(&n)
+			return n, err
+		})
+		switch {
+		case synced >= cfg.Connectors*cfg.Warm/100 && err == nil:
 			return nil
+		case synced > most:
+			most, grew = synced, time.Now()
+		case time.Since(grew) > warmStill:
+			return errors.Join(fmt.Errorf("only %d of %d connectors have synced before the first fault, and no more for %s", most, cfg.Connectors, warmStill), err)
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("only %d of %d connectors have synced before the first fault", synced, cfg.Connectors), err)
+			return ctx.Err()
 		case <-time.After(settlePoll):
 		}
 	}
