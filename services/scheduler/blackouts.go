@@ -20,8 +20,8 @@ import (
 // blackoutCache remembers the calendars of blackout windows by their versions, which never change. There are at most a hundred windows.
 type blackoutCache struct {
 	mu    sync.Mutex
-	known map[int64]timesOf
-	tell  func(window string, err error) // that a calendar cannot be read; once for each version
+	known map[int64]timesOf              // replaced as a whole
+	tell  func(window string, err error) // that a calendar cannot be read; when it is read
 }
 
 // timesOf is a calendar as a window needs it.
@@ -44,44 +44,56 @@ func (c *blackoutCache) now(ctx context.Context, q *dbgen.Queries) (windows, err
 	if err != nil || len(rows) == 0 {
 		return nil, wrap("read the blackout windows", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	times, err := c.times(ctx, q, rows)
+	if err != nil {
+		return nil, err
+	}
+	var all windows
+	for i, r := range rows {
+		if times[i].err == nil {
+			w := blackouts.Window{Name: r.Name, Mode: r.Mode, SpreadMinutes: r.SpreadMinutes, UserID: r.UserID, Types: r.Types, Except: r.ExceptConnectors, Version: r.Version}
+			all = append(all, window{w, w.At(times[i].zone, times[i].times)})
+		}
+	}
+	return all, nil
+}
+
+// times are the calendars of windows. Nobody waits for another batch that reads some.
+func (c *blackoutCache) times(ctx context.Context, q *dbgen.Queries, rows []dbgen.BlackoutsRow) ([]timesOf, error) {
 	missing := map[int64]bool{}
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
 	for _, r := range rows {
-		if _, is := c.known[r.CalendarVersion]; !is {
+		if _, is := known[r.CalendarVersion]; !is {
 			missing[r.CalendarVersion] = true
 		}
 	}
-	fresh := map[int64]bool{}
+	read := map[int64]timesOf{}
 	if len(missing) > 0 {
-		read, err := readCalendars(ctx, q, slices.Sorted(maps.Keys(missing)))
-		if err != nil {
+		var err error
+		if read, err = readCalendars(ctx, q, slices.Sorted(maps.Keys(missing))); err != nil {
 			return nil, err
 		}
-		kept := map[int64]timesOf{}
-		for _, r := range rows {
-			if known, is := c.known[r.CalendarVersion]; is {
-				kept[r.CalendarVersion] = known
-			} else if one, is := read[r.CalendarVersion]; is {
-				kept[r.CalendarVersion], fresh[r.CalendarVersion] = one, true
-			}
-		}
-		c.known = kept
 	}
-	var all windows
-	for _, r := range rows {
-		one, is := c.known[r.CalendarVersion]
-		if !is { // replaced twenty times since
-			continue
-		}
-		if one.err != nil {
-			if fresh[r.CalendarVersion] {
+	kept := map[int64]timesOf{}
+	all := make([]timesOf, len(rows))
+	for i, r := range rows {
+		one, is := known[r.CalendarVersion]
+		if !is {
+			if one, is = read[r.CalendarVersion]; !is {
+				return nil, fmt.Errorf("blackout `%s`: its calendar was replaced too often while it was read", r.Name)
+			}
+			if one.err != nil {
 				c.tell(r.Name, one.err)
 			}
-			continue
 		}
-		w := blackouts.Window{Name: r.Name, Mode: r.Mode, SpreadMinutes: r.SpreadMinutes, UserID: r.UserID, Types: r.Types, Except: r.ExceptConnectors, Version: r.Version}
-		all = append(all, window{w, w.At(one.zone, one.times)})
+		all[i], kept[r.CalendarVersion] = one, one
+	}
+	if len(read) > 0 {
+		c.mu.Lock()
+		c.known = kept
+		c.mu.Unlock()
 	}
 	return all, nil
 }
