@@ -4,15 +4,21 @@
 
 package scheduler
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+// often are windows with an hour between them.
+const often = `[{"name": "a", "start": "2026-01-01T00:00", "end": "2026-01-01T05:00", "rule": "FREQ=DAILY"},
+	{"name": "b", "start": "2026-01-01T06:00", "end": "2026-01-01T11:00", "rule": "FREQ=DAILY"},
+	{"name": "c", "start": "2026-01-01T12:00", "end": "2026-01-01T17:00", "rule": "FREQ=DAILY"},
+	{"name": "d", "start": "2026-01-01T18:00", "end": "2026-01-01T23:00", "rule": "FREQ=DAILY"}]`
 
 func TestABatchAfterAnOutageUnderWindowsThatSkipHasABoundedNumberOfLines(t *testing.T) {
 	const connectors, most = 24, mostBatchLines + mostAnswers
 	s := setClock(t, utc("2026-02-06 07:10"))
-	s.blackout("often", "skip", `[{"name": "a", "start": "2026-01-01T00:00", "end": "2026-01-01T05:00", "rule": "FREQ=DAILY"},
-		{"name": "b", "start": "2026-01-01T06:00", "end": "2026-01-01T11:00", "rule": "FREQ=DAILY"},
-		{"name": "c", "start": "2026-01-01T12:00", "end": "2026-01-01T17:00", "rule": "FREQ=DAILY"},
-		{"name": "d", "start": "2026-01-01T18:00", "end": "2026-01-01T23:00", "rule": "FREQ=DAILY"}]`, nil)
+	s.blackout("often", "skip", often, nil)
 	for range connectors {
 		s.synced(row{"schedule_cron": "*/30 * * * *"})
 	}
@@ -30,6 +36,48 @@ func TestABatchAfterAnOutageUnderWindowsThatSkipHasABoundedNumberOfLines(t *test
 		if batches == 0 && claimed == connectors {
 			t.Fatalf("all have %d lines, which bounds nothing", lines)
 		}
+	}
+}
+
+func TestALookAfterAnOutageUnderWindowsThatSkipWritesABoundedNumberOfLinesAtOnce(t *testing.T) {
+	const connectors, most = 24, mostBatchLines + mostAnswers
+	for name, look := range map[string]struct {
+		added func(s simulated)
+		at    func(s simulated, scheduler *Scheduler)
+	}{
+		"at conditions": {func(s simulated) {
+			s.synced(row{"schedule_cron": "*/30 * * * *", "catch_up": "none", "condition": "yes"})
+		}, func(s simulated, scheduler *Scheduler) { s.ask(scheduler) }},
+		"at chains": {func(s simulated) {
+			id := s.synced(row{"schedule_cron": "*/30 * * * *", "deadline_minutes": 20})
+			s.after(id, s.byHand())
+		}, func(s simulated, scheduler *Scheduler) {
+			s.follow(scheduler)
+			select {
+			case <-scheduler.chainWake:
+			default:
+				s.Error("nobody goes on with the rest")
+			}
+			s.follow(scheduler)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := setClock(t, utc("2026-02-06 07:10"))
+			s.ofJobs()
+			s.exec(`INSERT INTO conditions (name, query) VALUES ('yes', 'SELECT true')`)
+			s.blackout("often", "skip", often, nil)
+			for range connectors {
+				look.added(s)
+			}
+			s.plan()
+			s.at(utc("2026-02-20 10:15"))
+			look.at(s, s.scheduler())
+			want(s.stage, connectors, `SELECT count(*) FROM connectors WHERE next_sync_at > clock_timestamp()`)
+			lines := one[[]int](s.stage, `SELECT array_agg(n) FROM (SELECT count(*) n FROM runs GROUP BY xmin::text) t`)
+			if len(lines) < 2 || slices.Max(lines) > most {
+				t.Errorf("lines of each transaction: %d", lines)
+			}
+		})
 	}
 }
 

@@ -128,6 +128,9 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place, wide boo
 	if err != nil {
 		return len(page), wrap("look at who runs after others", err)
 	}
+	if b.left {
+		signal(s.chainWake)
+	}
 	for said, n := range map[string]int{"let go": b.let, "missed": b.missed, "waits": b.waiting} {
 		s.metrics.chains.WithLabelValues(said).Add(float64(n))
 	}
@@ -154,6 +157,7 @@ func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids [
 type followed struct {
 	told                 map[int32]int64 // how often each was told when it was looked up
 	types                map[string]bool // of those that wait for nobody any more
+	left                 bool            // some that the next look comes to
 	let, missed, waiting int
 }
 
@@ -185,15 +189,17 @@ func (s *Scheduler) follow(ctx context.Context, tx pgx.Tx, part []dbgen.LockFoll
 	}
 	var f fates
 	types, back := map[string]bool{}, s.outage.since(part[0].Now).Add(-afterAnOutage)
-	err = s.calendars.each(ctx, q, names, func(i int, c calendarOf) {
+	seen, err := some(ctx, s.calendars, q, names, func(i int, c calendarOf) (struct{}, int) {
 		r := dbgen.LockDueRow(part[i])
-		n := len(f.met)
+		n, before := len(f.met), len(f.plans)
 		f.decide(r, of[r.ID], c, back)
 		types[r.Type] = types[r.Type] || len(f.met) > n
+		return struct{}{}, linesOf(f.plans[before:])
 	})
 	if err != nil {
 		return err
 	}
+	b.left = b.left || len(seen) < len(part)
 	if err := s.writeFates(ctx, tx, f, part[0].Now, b); err != nil {
 		return err
 	}

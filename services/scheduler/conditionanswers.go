@@ -82,7 +82,7 @@ func (s *Scheduler) writeAnswers(ctx context.Context, name string, answers map[i
 	return t.written, nil
 }
 
-// setAnswers writes some of them.
+// setAnswers writes some of them. Those that it does not come to are asked again.
 func (s *Scheduler) setAnswers(
 	ctx context.Context, tx pgx.Tx, name string, part []dbgen.LockAskingRow, answers map[int32]reply, t *tally,
 ) error {
@@ -92,13 +92,14 @@ func (s *Scheduler) setAnswers(
 	for i, r := range part {
 		names[i] = namedBy(dbgen.LockDueRow(r))
 	}
-	err := s.calendars.each(ctx, s.queries.WithTx(tx), names, func(i int, c calendarOf) {
-		r := dbgen.LockDueRow(part[i])
+	_, err := some(ctx, s.calendars, s.queries.WithTx(tx), names, func(i int, c calendarOf) (struct{}, int) {
+		r, before := dbgen.LockDueRow(part[i]), len(all.plans)
 		a := answers[r.ID]
 		if r.Condition != nil && *r.Condition == name && r.NextSyncAt.Equal(a.due) && r.ConfigVersion == a.version {
 			s.decide(&all, name, r, a, c)
 			types[r.Type] = types[r.Type] || a.met
 		}
+		return struct{}{}, linesOf(all.plans[before:])
 	})
 	if err != nil {
 		return err

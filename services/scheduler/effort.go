@@ -15,6 +15,14 @@ const (
 	mostDeciding = claimTimeout / 4
 )
 
+// linesOf is how many lines of the ledger plans make.
+func linesOf(plans []*plan) (n int) {
+	for _, p := range plans {
+		n += len(p.Passed)
+	}
+	return n
+}
+
 // some does something with rows of a batch as each does, until that has taken its time or has made as many lines as a batch may have; do
 // says how many. It returns what do made of the rows that it came to, in their order, one at least.
 // The others are for the next batch.
