@@ -96,7 +96,7 @@ func addRules(ctx context.Context, w *world.World, n int, rng *rand.Rand) error 
 var blackouts = []string{
 	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('steady', '` + steady + `', 'skip', 0, 91 + $1)`,
 	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('turning', '` + turning + `', 'defer', $1, 91 + $1)`,
-	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id, type) VALUES ('jobs', '` + steady + `', 'defer', $1 / 2, 91 + $1, '` + typeJob + `')`,
+	`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id, type) VALUES ('typed', '` + turning + `', 'defer', $1 / 2, 91 + $1, '` + typeSynthetic + `')`,
 }
 
 // addRuled adds a connector that is due every minute and has some rules. Half of them have slots that passed while nobody was there.
@@ -174,7 +174,7 @@ func turn(ctx context.Context, w *world.World, rng *rand.Rand, log *slog.Logger)
 			`INSERT INTO blackouts (name, calendar, mode, spread_minutes, user_id) VALUES ('turning', '` + turning + `', 'defer', $1 % 2, 91 + $1 % 3)
 				ON CONFLICT (name) DO UPDATE SET mode = CASE WHEN blackouts.mode = 'skip' THEN 'defer' ELSE 'skip' END, user_id = EXCLUDED.user_id`,
 			`UPDATE blackouts SET except_connectors = CASE WHEN except_connectors IS NULL THEN
-				(SELECT array_agg(id) FROM (SELECT id FROM connectors WHERE user_id = 91 + $1 % 3 ORDER BY id LIMIT 5) k) END WHERE name = 'jobs'`,
+				(SELECT array_agg(id) FROM (SELECT id FROM connectors WHERE user_id = 91 + $1 % 3 ORDER BY id LIMIT 5) k) END WHERE name = 'typed'`,
 		} {
 			say(ctx, w, log, act, rng.IntN(1<<30))
 		}
