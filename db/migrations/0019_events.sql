@@ -164,29 +164,32 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER runs_verdicts_noted AFTER INSERT ON runs REFERENCING NEW TABLE AS ended FOR EACH STATEMENT EXECUTE FUNCTION runs_note_verdicts();
 
--- Whether it is a publisher's turn: it is while nobody else has said so within its lease. A lease of 0 gives the turn back.
+-- Whether it is a publisher's turn: it is while nobody else has said so within its lease. A lease of 0 gives the turn back. It returns the newest number so far;
+-- null: it is not.
 -- +goose StatementBegin
-CREATE FUNCTION moves.take_turn_to_publish(publisher uuid, lease interval) RETURNS boolean
+CREATE FUNCTION moves.take_turn_to_publish(publisher uuid, lease interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
+    newest bigint := (SELECT s.last_value FROM event_numbers s);
 BEGIN
     IF publisher IS NULL OR lease IS NULL OR lease NOT BETWEEN '0' AND '1 hour' THEN
         RAISE EXCEPTION 'take_turn_to_publish: publisher and lease (0 to 1 h) are needed' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF EXISTS (SELECT FROM event_publisher p WHERE p.publisher = take_turn_to_publish.publisher AND p.until > moment + lease / 2 AND lease > '0') THEN
-        RETURN true;
+        RETURN newest;
     END IF;
     UPDATE event_publisher p SET publisher = take_turn_to_publish.publisher, until = moment + lease
     WHERE p.publisher IS NOT DISTINCT FROM take_turn_to_publish.publisher OR p.until <= moment OR p.until > moment + interval '1 hour';   -- the clock has stepped back
-    RETURN FOUND;
+    RETURN CASE WHEN FOUND THEN newest END;
 END $$;
 -- +goose StatementEnd
 
--- The oldest events behind a number, in the order of theirs. All in one statement: who sees a connector's move sees those before it. Of a verdict whose week the ledger
--- has dropped connector_id is null.
+-- The oldest events behind a number and up to another, in the order of theirs. In one statement: who sees a connector's move sees those before it. A page behind another does
+-- not look before it, where a move may have been committed meanwhile; so that it sees no later one of that connector, until is a number of before the first page was read.
+-- Of a verdict whose week the ledger has dropped connector_id is null.
 -- +goose StatementBegin
-CREATE FUNCTION moves.unpublished_events(page integer, after bigint DEFAULT 0) RETURNS TABLE (no bigint, at timestamptz, connector_id integer, type text, was text, status text, due_reason text,
+CREATE FUNCTION moves.unpublished_events(page integer, after bigint DEFAULT 0, until bigint DEFAULT 9223372036854775807) RETURNS TABLE (no bigint, at timestamptz, connector_id integer, type text, was text, status text, due_reason text,
         run_id uuid, verdict text, trigger text, reason text, slot timestamptz, slot_last timestamptz, slots integer, due_at timestamptz, started_at timestamptz,
         documents_processed bigint, documents_failed bigint, documents_deleted bigint, documents_unchanged bigint, chunks_stored bigint, is_verdict boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
@@ -199,12 +202,12 @@ BEGIN
     RETURN QUERY SELECT * FROM (
         (SELECT s.no, s.at, s.connector_id, s.type, s.was, s.status, s.due_reason, s.run_id, NULL::text, NULL::text, NULL::text, NULL::timestamptz, NULL::timestamptz,
             NULL::integer, NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, false
-        FROM status_events s WHERE s.no > after ORDER BY s.no LIMIT page)
+        FROM status_events s WHERE s.no > after AND s.no <= until ORDER BY s.no LIMIT page)
         UNION ALL
         SELECT v.no, v.completed_at, r.connector_id, r.type, NULL, NULL, NULL, v.run_id, r.status, r.trigger, r.reason, r.slot, r.slot_last,
             coalesce(r.missed_count, CASE WHEN r.slot IS NOT NULL THEN 1 END), r.due_at, r.started_at,
             r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, true
-        FROM (SELECT e.no, e.run_id, e.completed_at FROM verdict_events e WHERE e.no > after ORDER BY e.no LIMIT page) v
+        FROM (SELECT e.no, e.run_id, e.completed_at FROM verdict_events e WHERE e.no > after AND e.no <= until ORDER BY e.no LIMIT page) v
         LEFT JOIN LATERAL (SELECT l.* FROM runs l WHERE l.id = v.run_id AND l.completed_at = v.completed_at LIMIT 1) r ON true) e
     ORDER BY 1 LIMIT page;
 END $$;
@@ -253,9 +256,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION moves.remove_events(bigint[]), moves.bound_events(), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint),
+REVOKE ALL ON FUNCTION moves.remove_events(bigint[]), moves.bound_events(), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint, bigint),
     moves.events_waiting(), moves.clear_events(), connectors_note_status(), runs_note_verdicts() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.remove_events(bigint[]), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint),
+GRANT EXECUTE ON FUNCTION moves.remove_events(bigint[]), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint, bigint),
     moves.events_waiting(), moves.clear_events() TO echomind_semantic;
 GRANT EXECUTE ON FUNCTION moves.events_waiting(), moves.dropped_events() TO echomind_console;
 
@@ -265,7 +268,7 @@ DROP TRIGGER connectors_status_added ON connectors;
 DROP TRIGGER connectors_status_noted ON connectors;
 DROP FUNCTION moves.clear_events();
 DROP FUNCTION moves.events_waiting();
-DROP FUNCTION moves.unpublished_events(integer, bigint);
+DROP FUNCTION moves.unpublished_events(integer, bigint, bigint);
 DROP FUNCTION moves.take_turn_to_publish(uuid, interval);
 DROP FUNCTION runs_note_verdicts();
 DROP FUNCTION connectors_note_status();

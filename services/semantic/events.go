@@ -23,11 +23,9 @@ const (
 	// eventRounds is how many events of one connector a page publishes at most: each waits for the acknowledgement of the one before.
 	eventRounds = 16
 	// eventPause is the time between two looks for events, where the last found less than a page.
-	eventPause = 500 * time.Millisecond
+	eventPause = 200 * time.Millisecond
 	// eventLease is how long after its last look a publisher keeps its turn.
 	eventLease = 5 * time.Second
-	// eventRound bounds how long what was left is passed by until it is tried again.
-	eventRound = 30 * time.Second
 	// eventTimeout bounds how long a round waits for its acknowledgements.
 	eventTimeout = 5 * time.Second
 )
@@ -46,10 +44,10 @@ type publisher struct {
 	// page is how many events it publishes at once.
 	page int32
 	// after is the event behind which the next page begins, held are connectors of which an earlier one is left: a round goes on behind what
-	// it could not publish, and the next begins with the oldest again.
-	after int64
-	held  map[int32]bool
-	began time.Time
+	// it could not publish, up to until, and the next begins with the oldest again. What was written later may be behind a move whose event
+	// was not committed yet when the round has passed its number.
+	after, until int64
+	held         map[int32]bool
 }
 
 func (s *Semantic) newPublisher() *publisher {
@@ -92,15 +90,15 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 // look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many these were, whether the page
 // was full, and whether it was this publisher's turn. An error says that some are left.
 func (p *publisher) look(ctx context.Context) (published int, full, mine bool, err error) {
-	mine, err = deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (bool, error) {
+	newest, err := deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (int64, error) {
 		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
 	})
-	if err != nil || !mine {
+	if err != nil || newest == 0 {
 		p.beginRound()
 		return 0, false, false, err
 	}
-	if time.Since(p.began) > eventRound {
-		p.beginRound()
+	if p.after == 0 {
+		p.until = newest
 	}
 	rows, err := p.read(ctx)
 	if err != nil {
@@ -119,13 +117,13 @@ func (p *publisher) look(ctx context.Context) (published int, full, mine bool, e
 }
 
 func (p *publisher) beginRound() {
-	p.after, p.began = 0, time.Now()
+	p.after = 0
 	clear(p.held)
 }
 
 func (p *publisher) read(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
 	rows, err := deadline.Get(ctx, "semantic.unpublished_events", queryTimeout, func(ctx context.Context) ([]dbgen.UnpublishedEventsRow, error) {
-		return p.queries.UnpublishedEvents(ctx, dbgen.UnpublishedEventsParams{Page: p.page, After: p.after})
+		return p.queries.UnpublishedEvents(ctx, dbgen.UnpublishedEventsParams{Page: p.page, After: p.after, Until: p.until})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)

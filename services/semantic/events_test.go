@@ -3,6 +3,7 @@ package semantic
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -57,7 +58,9 @@ func (f *flow) once() {
 
 func (f *flow) waiting() []dbgen.UnpublishedEventsRow {
 	f.t.Helper()
-	rows, err := f.newPublisher().read(ctx)
+	p := f.newPublisher()
+	p.until = math.MaxInt64
+	rows, err := p.read(ctx)
 	require.NoError(f.t, err)
 	return rows
 }
@@ -247,6 +250,32 @@ func TestMoreRefusedEventsOfAConnectorThanAPageHoldUpNoOther(t *testing.T) {
 	for i, what := range told[1:] {
 		require.Equal(t, []string{"connector.web.disabled", "connector.web.active"}[i%2], what)
 	}
+	f.once()
+}
+
+func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnector(t *testing.T) {
+	f := newFlow(t)
+	late, busy := f.connector(), f.connector()
+	p := f.newPublisher()
+	f.publishesAll(p)
+	tx, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, `SELECT moves.disable($1, 'off')`, late.connector)
+	require.NoError(t, err)
+	for range 20 {
+		f.exec(`SELECT moves.disable($1, 'off')`, busy.connector)
+		f.exec(`SELECT moves.enable($1)`, busy.connector)
+	}
+	p.page = eventRounds + 1 // it is full, and of one connector more than a page publishes
+	_, full, _, err := p.look(ctx)
+	require.NoError(t, err)
+	require.True(t, full)
+	require.Positive(t, p.after)
+	require.NoError(t, tx.Commit(ctx))
+	f.exec(`SELECT moves.enable($1)`, late.connector)
+	f.publishesAll(p)
+	require.Equal(t, []string{"connector.file.added", "connector.file.disabled", "connector.file.active"}, f.toldOf(late.connector))
+	require.Len(t, f.toldOf(busy.connector), 41)
 	f.once()
 }
 

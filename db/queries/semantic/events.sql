@@ -1,5 +1,6 @@
 -- name: TakeTurnToPublish :one
-SELECT moves.take_turn_to_publish(@publisher::uuid, @lease::interval)::boolean AS mine;
+-- 0: it is somebody else's turn.
+SELECT coalesce(moves.take_turn_to_publish(@publisher::uuid, @lease::interval), 0)::bigint AS newest;
 
 -- name: UnpublishedEvents :many
 SELECT e.no::bigint AS no, e.at::timestamptz AS at, e.connector_id, coalesce(e.type, '')::text AS type, coalesce(e.was, '')::text AS was, coalesce(e.status, '')::text AS status,
@@ -8,7 +9,7 @@ SELECT e.no::bigint AS no, e.at::timestamptz AS at, e.connector_id, coalesce(e.t
     coalesce(e.documents_processed, 0)::bigint AS documents_processed, coalesce(e.documents_failed, 0)::bigint AS documents_failed,
     coalesce(e.documents_deleted, 0)::bigint AS documents_deleted, coalesce(e.documents_unchanged, 0)::bigint AS documents_unchanged,
     coalesce(e.chunks_stored, 0)::bigint AS chunks_stored, e.is_verdict::boolean AS is_verdict
-FROM moves.unpublished_events(@page::integer, @after::bigint) e;
+FROM moves.unpublished_events(@page::integer, @after::bigint, @until::bigint) e;
 
 -- name: RemoveEvents :one
 SELECT r.status::bigint AS status, r.verdicts::bigint AS verdicts FROM moves.remove_events(@nos::bigint[]) r;

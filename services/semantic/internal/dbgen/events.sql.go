@@ -73,7 +73,7 @@ func (q *Queries) RemoveEvents(ctx context.Context, nos []int64) (RemoveEventsRo
 }
 
 const takeTurnToPublish = `-- name: TakeTurnToPublish :one
-SELECT moves.take_turn_to_publish($1::uuid, $2::interval)::boolean AS mine
+SELECT coalesce(moves.take_turn_to_publish($1::uuid, $2::interval), 0)::bigint AS newest
 `
 
 type TakeTurnToPublishParams struct {
@@ -81,11 +81,12 @@ type TakeTurnToPublishParams struct {
 	Lease     time.Duration
 }
 
-func (q *Queries) TakeTurnToPublish(ctx context.Context, arg TakeTurnToPublishParams) (bool, error) {
+// 0: it is somebody else's turn.
+func (q *Queries) TakeTurnToPublish(ctx context.Context, arg TakeTurnToPublishParams) (int64, error) {
 	row := q.db.QueryRow(ctx, takeTurnToPublish, arg.Publisher, arg.Lease)
-	var mine bool
-	err := row.Scan(&mine)
-	return mine, err
+	var newest int64
+	err := row.Scan(&newest)
+	return newest, err
 }
 
 const unpublishedEvents = `-- name: UnpublishedEvents :many
@@ -95,12 +96,13 @@ SELECT e.no::bigint AS no, e.at::timestamptz AS at, e.connector_id, coalesce(e.t
     coalesce(e.documents_processed, 0)::bigint AS documents_processed, coalesce(e.documents_failed, 0)::bigint AS documents_failed,
     coalesce(e.documents_deleted, 0)::bigint AS documents_deleted, coalesce(e.documents_unchanged, 0)::bigint AS documents_unchanged,
     coalesce(e.chunks_stored, 0)::bigint AS chunks_stored, e.is_verdict::boolean AS is_verdict
-FROM moves.unpublished_events($1::integer, $2::bigint) e
+FROM moves.unpublished_events($1::integer, $2::bigint, $3::bigint) e
 `
 
 type UnpublishedEventsParams struct {
 	Page  int32
 	After int64
+	Until int64
 }
 
 type UnpublishedEventsRow struct {
@@ -129,7 +131,7 @@ type UnpublishedEventsRow struct {
 }
 
 func (q *Queries) UnpublishedEvents(ctx context.Context, arg UnpublishedEventsParams) ([]UnpublishedEventsRow, error) {
-	rows, err := q.db.Query(ctx, unpublishedEvents, arg.Page, arg.After)
+	rows, err := q.db.Query(ctx, unpublishedEvents, arg.Page, arg.After, arg.Until)
 	if err != nil {
 		return nil, err
 	}
