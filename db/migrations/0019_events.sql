@@ -237,9 +237,8 @@ DECLARE
     busy    boolean;
     cleared integer := 0;
 BEGIN
-    FOR leaf IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-        WHERE i.inhparent IN ('status_events'::regclass, 'verdict_events'::regclass) AND pg_relation_size(c.oid) > 0
-            AND substring(c.relname FROM '\d+$')::bigint NOT IN (newest, (newest + 1) & 15) LOOP
+    FOR leaf IN SELECT l.name FROM (SELECT kind || '_events_' || n AS name FROM unnest(ARRAY['status', 'verdict']) kind, generate_series(0, 15) n
+        WHERE n NOT IN (newest, (newest + 1) & 15) OFFSET 0) l WHERE pg_relation_size(l.name::regclass) > 0 LOOP
         BEGIN
             EXECUTE format('SELECT EXISTS (SELECT FROM %I)', leaf) INTO busy;
             CONTINUE WHEN busy;

@@ -27,7 +27,7 @@ type listener struct {
 	mu       sync.Mutex
 	next     uint64
 	created  time.Time
-	readAt   time.Time // when it had read everything last
+	readAt   time.Time // all that was there then is read
 	verdicts map[uuid.UUID]bool
 	seen     map[string]bool // the ids of events of status
 	last     map[int32]int64 // the highest number of each connector's
@@ -57,6 +57,7 @@ func (l *listener) look(ctx context.Context, w *world.World) error {
 	defer l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
+	began := time.Now()
 	stream, err := w.Stream.Stream(ctx, topology.EventStream)
 	if err != nil {
 		return wrap("ask for stream "+topology.EventStream, err)
@@ -80,7 +81,7 @@ func (l *listener) look(ctx context.Context, w *world.World) error {
 		}
 		l.hear(e)
 	}
-	l.readAt = time.Now()
+	l.readAt = began
 	return nil
 }
 
