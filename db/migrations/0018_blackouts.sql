@@ -199,12 +199,14 @@ BEGIN
             slot_at = CASE WHEN NOT h.asked AND c.slot_at = h.until THEN at.due ELSE c.slot_at END,   -- an interval's, whose last slot was skipped
             parameters_due_at = CASE WHEN h.asked THEN at.due ELSE c.parameters_due_at END
         FROM unnest(stale) h, LATERAL (SELECT o.ctid, moves.released_at(h, moment) AS due FROM connectors o WHERE o.id = h.connector_id OFFSET 0) at
-        WHERE c.ctid = at.ctid AND c.run_id IS NULL AND CASE WHEN h.asked THEN c.parameters_due_at ELSE c.next_sync_at END = h.until;
+        WHERE c.ctid = at.ctid AND c.run_id IS NULL AND CASE WHEN h.asked THEN c.parameters_due_at ELSE c.next_sync_at END = h.until
+            AND (h.asked OR c.schedule_cron IS NULL OR c.slot_at IS DISTINCT FROM h.until);   -- the slot that it waits for is that one: nothing holds it any more
         UPDATE connectors c
         SET kept_plan = c.kept_plan || jsonb_build_object('next_sync_at', at.due)
             || CASE WHEN (c.kept_plan ->> 'slot_at')::timestamptz = h.until THEN jsonb_build_object('slot_at', at.due) ELSE '{}' END
         FROM unnest(stale) h, LATERAL (SELECT o.ctid, moves.released_at(h, moment) AS due FROM connectors o WHERE o.id = h.connector_id OFFSET 0) at
-        WHERE c.ctid = at.ctid AND NOT h.asked AND (c.kept_plan ->> 'next_sync_at')::timestamptz = h.until;
+        WHERE c.ctid = at.ctid AND NOT h.asked AND (c.kept_plan ->> 'next_sync_at')::timestamptz = h.until
+            AND (c.schedule_cron IS NULL OR (c.kept_plan ->> 'slot_at')::timestamptz IS DISTINCT FROM h.until);
         DELETE FROM blackout_holds b USING unnest(stale) h WHERE b.connector_id = h.connector_id AND b.asked = h.asked;
         EXIT;
     END LOOP;

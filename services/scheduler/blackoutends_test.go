@@ -98,6 +98,23 @@ func TestWhomADeletedWindowLetsGoComesBeforeItsSlotIsTooLate(t *testing.T) {
 	want(s.stage, 10, `SELECT count(*) FROM connectors WHERE next_sync_at BETWEEN '2026-02-06 08:05Z' AND '2026-02-06 08:17:30Z'`)
 }
 
+func TestAWindowThatIsChangedMovesNoSlotThatOnlyBeginsWhereItEnded(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.blackout("office", "defer", office, row{"spread_minutes": 0})
+	id := s.synced(row{"schedule_cron": "0 8,18 * * *"})
+	s.at(utc("2026-02-06 08:00"))
+	s.look() // it is held until 18:00
+	s.exec(`UPDATE connectors SET schedule_cron = '0 18 * * *' WHERE id = $1`, id)
+	s.plan()
+	s.isNext(id, "2026-02-06 18:00")
+	want(s.stage, true, `SELECT slot_at = next_sync_at FROM connectors WHERE id = $1`, id)
+	s.at(utc("2026-02-06 09:00"))
+	s.exec(`DELETE FROM blackouts`)
+	s.release()
+	s.isNext(id, "2026-02-06 18:00")
+	want(s.stage, true, `SELECT slot_at = next_sync_at FROM connectors WHERE id = $1`, id)
+}
+
 func TestAWindowOfAProviderHoldsNoJobOfTheSystem(t *testing.T) {
 	s := setClock(t, utc("2026-02-06 07:10"))
 	s.exec(`SELECT moves.add_system_job('tidy', 'tidy', 60)`)

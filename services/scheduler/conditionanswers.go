@@ -181,10 +181,14 @@ func unmet(r dbgen.LockDueRow, over slot, reason string, c calendarOf) *plan {
 	if over.At == nil {
 		return q // what has passed before is among what its plan answers
 	}
-	q.Passed = over.Passed
-	if len(next.Passed) > 0 { // in the order of the slots
-		q.Passed = append(append(q.Passed, slots.Answer{Verdict: slots.Skipped, Reason: reason, First: *over.At, Last: *over.At, Count: 1}), next.Passed...)
-		q.UnmetSlot = nil
+	before, behind := over.Passed, next.Passed
+	if i := slices.IndexFunc(over.Passed, func(a slots.Answer) bool { return a.First.After(*over.At) }); i >= 0 {
+		before, behind = over.Passed[:i], slices.Concat(over.Passed[i:], next.Passed)
+	}
+	q.Passed = before
+	if len(behind) > 0 { // in the order of the slots: a line that others would be added to has none behind it
+		q.Passed = append(slices.Clone(before), slots.Answer{Verdict: slots.Skipped, Reason: reason, First: *over.At, Last: *over.At, Count: 1})
+		q.Passed, q.UnmetSlot = append(q.Passed, behind...), nil
 	}
 	return q
 }

@@ -89,6 +89,24 @@ func TestAJobRunsWhereItsConditionIsMetAndIsSkippedWhereNot(t *testing.T) {
 	want(s.stage, 0, `SELECT count(*)::int FROM open_runs WHERE connector_id = $1 AND dispatches > 1`, id)
 }
 
+func TestAnUnmetSlotBehindWhichOneWasClosedIsALineOfItsOwn(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:30"))
+	s.counted(10)
+	s.condition("enough", enough)
+	s.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('lunch', 'UTC', '[{"name": "lunch", "start": "2026-02-02T14:00", "end": "2026-02-02T14:30"}]')`)
+	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": 50}`, "schedule_cron": "0 * * * *", "calendar": "lunch", "calendar_use": "exclude"})
+	s.at(utc("2026-02-02 14:40")) // nobody has asked at 13:00
+	s.ask(s.scheduler())
+	s.at(utc("2026-02-02 15:00"))
+	s.ask(s.scheduler())
+	s.exec(`UPDATE changes SET n = 50`)
+	s.at(utc("2026-02-02 16:00"))
+	s.ask(s.scheduler())
+	s.claimJobs(s.scheduler())
+	s.isLedger(id, "skipped: condition `enough` not met 02 13:00-02 13:00 x1", "skipped: calendar `lunch`: lunch 02 14:00-02 14:00 x1",
+		"skipped: condition `enough` not met 02 15:00-02 15:00 x1", "running 02 16:00")
+}
+
 func TestThreeDaysOfChecksAreFewLinesOfTheLedger(t *testing.T) {
 	s := setClock(t, utc("2026-02-02 12:00"))
 	s.counted(10)

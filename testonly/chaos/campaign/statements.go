@@ -52,7 +52,7 @@ var allowed = map[string]struct {
 	"HandOn":                  {60 * 1000, "one row for a page of up to 1000 that run after one"},
 	"RemoveEvents":            {60 * 1000, "one row for a page of up to 1000 events"},
 	"ClearEvents":             {1000, "each 5 s by processes that are killed often: 821 for a connection's first call, 1 for each later one"},
-	"EventsWaiting":           {1500, "as ClearEvents, 594 and 32; behind an old transaction it passes by the dead rows of a leaf, up to 65,536"},
+	"EventsWaiting":           {2700, "as ClearEvents, 594 and 32; behind an old transaction it passes by the dead rows of a leaf, up to 65,536"},
 	"HandOnChanged":           {800, "mostly finds nobody, by schedulers that are killed often: a connection's first call"},
 	"HaveTold":                {800, firstCall},
 	"LockFollowers":           {60 * 100, "no row for those of a page of 100 that do not wait"},
