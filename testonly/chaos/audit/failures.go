@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/chaos/source"
@@ -48,7 +49,7 @@ func mayFail(c configured, opts Options) []string {
 func (h *history) ownFailures(opts Options) Finding {
 	f := Finding{
 		Promise: 3, Name: "failures are the source's",
-		How: "a run fails only as its own source does; lost workers and messages only where the harness lost some",
+		How: "a run fails only as its own source does, or a job of the system because its statement took too long; lost workers and messages only where the harness lost some",
 	}
 	for _, r := range h.ordered {
 		if c, exists := h.configOf(r); exists && c.synthetic != nil && c.synthetic.Trouble == source.Kill {
@@ -64,6 +65,7 @@ func (h *history) ownFailures(opts Options) Finding {
 		switch {
 		case !exists:
 			f.violated("%s has a configuration that no connector ever had", r)
+		case c.synthetic == nil && r.reason == transient && strings.HasSuffix(r.said, "(SQLSTATE 57014)"): // a job of the system whose statement took too long
 		case r.refused && opts.Forged, opts.FailAtWill[r.life.connector] && r.reason != lost && r.reason != inTransit:
 		case r.verdict == "failed" && !slices.Contains(mayFail(c, opts), r.reason):
 			trouble := ""
