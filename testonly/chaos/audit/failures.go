@@ -65,7 +65,7 @@ func (h *history) ownFailures(opts Options) Finding {
 		switch {
 		case !exists:
 			f.violated("%s has a configuration that no connector ever had", r)
-		case c.synthetic == nil && r.reason == transient && strings.HasSuffix(r.said, "(SQLSTATE 57014)"): // a job of the system whose statement took too long
+		case h.ofSystem(r) && r.reason == transient && strings.HasSuffix(r.said, "(SQLSTATE 57014)"): // its statement took too long
 		case r.refused && opts.Forged, opts.FailAtWill[r.life.connector] && r.reason != lost && r.reason != inTransit:
 		case r.verdict == "failed" && !slices.Contains(mayFail(c, opts), r.reason):
 			trouble := ""
@@ -76,6 +76,12 @@ func (h *history) ownFailures(opts Options) Finding {
 		}
 	}
 	return f
+}
+
+// ofSystem says whether a run is of a job of the system, which nobody owns.
+func (h *history) ofSystem(r *run) bool {
+	events := h.byLife[r.life]
+	return len(events) > 0 && events[0].Owner == 0
 }
 
 func (h *history) neverFail(opts Options) Finding {

@@ -60,6 +60,27 @@ func TestAConnectorThatFailsAtWillHasLostNothing(t *testing.T) {
 	}
 }
 
+func TestAStatementThatTookTooLongIsAFailureOfAJobOfTheSystemAlone(t *testing.T) {
+	l := newLab(t)
+	fails := func(id int32, said string) {
+		l.claim(id)
+		l.pickUp(id, -time.Second)
+		l.do(`SELECT moves.fail(id, try_id, 'transient', $2) FROM open_runs WHERE connector_id = $1`, id, said)
+	}
+	ofSystem := func(kind string) (id int32) {
+		l.do(`SELECT moves.add_system_job($1, $1, 60)`, kind)
+		l.ask(&id, `SELECT id FROM connectors WHERE type = $1`, kind)
+		return id
+	}
+	const late = "ERROR: canceling statement due to statement timeout (SQLSTATE 57014)"
+	fails(ofSystem("tidy"), late)
+	require.Empty(t, l.audit(own).Violations)
+	fails(l.add("synthetic", source.Config{}), late)
+	require.Equal(t, 1, l.audit(own).Violated)
+	fails(ofSystem("sweep"), "it failed")
+	require.Equal(t, 2, l.audit(own).Violated)
+}
+
 func TestLossesAreFoundWhereTheHarnessHasLostNothing(t *testing.T) {
 	for kind, allowed := range map[string]audit.Options{"rescue": {WorkersLost: true}, "lost": {MessagesLost: true}} {
 		t.Run(kind, func(t *testing.T) {
