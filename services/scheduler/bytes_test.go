@@ -101,6 +101,7 @@ func TestWhatIsClaimedIsSentAlsoWhenTheSchedulerIsToldToStop(t *testing.T) {
 	if bytes < mostUnacknowledged/2 { // twice and more of it on the wire
 		t.Fatalf("the configurations of %d connectors have %d bytes: all of them are in flight at once", len(batch), bytes)
 	}
+	scheduler.dispatcher.within = time.Hour
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	scheduler.dispatcher.publish(stopped, batch)

@@ -55,14 +55,16 @@ type dispatcher struct {
 	tracer  *tracing.Tracer
 	metrics *metrics
 	log     *slog.Logger
-	away    atomic.Bool // the last question found no stream, or no room in it
+	within  time.Duration // how long a batch is sent, and waits for its acknowledgements
+	away    atomic.Bool   // the last question found no stream, or no room in it
 	mu      sync.Mutex
 	refused map[string]int64 // the types whose last batch was not all acknowledged, with the size of its largest message
 }
 
 func newDispatcher(servers *connect.Servers, m *metrics, log *slog.Logger) *dispatcher {
 	return &dispatcher{
-		stream: servers.Stream, queries: dbgen.New(servers.Pool), tracer: servers.Tracer, metrics: m, log: log, refused: map[string]int64{},
+		stream: servers.Stream, queries: dbgen.New(servers.Pool), tracer: servers.Tracer, metrics: m, log: log,
+		within: publishTimeout, refused: map[string]int64{},
 	}
 }
 
@@ -152,8 +154,7 @@ func byType(batch []Trigger) map[string][]Trigger {
 }
 
 func (d *dispatcher) publishType(ctx context.Context, batch []Trigger) {
-	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), publishTimeout,
-		&deadline.Error{Name: "scheduler.publish", After: publishTimeout})
+	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), d.within, &deadline.Error{Name: "scheduler.publish", After: d.within})
 	defer cancel()
 	// What is small goes first: it does not wait until another's 64 KiB are written.
 	slices.SortStableFunc(batch, func(a, b Trigger) int { return a.size() - b.size() })
