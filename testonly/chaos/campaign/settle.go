@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/testonly/chaos/world"
 )
 
@@ -33,10 +36,12 @@ var unrest = []struct{ what, query string }{
 }
 
 // StopSchedules lets nothing become due by itself any more, but for the sweep of what is deleted: without an interval no deletion brings it
-// forward, as administrators may want it.
+// forward, as administrators may want it. It locks connectors in another order than the services do, and begins again where it and one of them wait for each other.
 func StopSchedules(ctx context.Context, w *world.World) error {
-	_, err := w.Pool.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL WHERE type <> 'orphan_sweep'`)
-	return wrap("stop the schedules", err)
+	return wrap("stop the schedules", postgres.Tx(ctx, w.Pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL WHERE type <> 'orphan_sweep'`)
+		return err
+	}))
 }
 
 // passBackoffs lets the time pass that failed connectors wait before their next try.
