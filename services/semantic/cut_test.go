@@ -1,3 +1,7 @@
+//go:build !race
+
+// What Postgres decides is the same under the race detector.
+
 package semantic
 
 import (
@@ -8,12 +12,6 @@ import (
 
 	"github.com/echomind/sync/sdk/lifecycle"
 )
-
-// cut gives a run up that took too long, as its worker does.
-func (c trip) cut(sent int64, place uint64) error {
-	c.f.t.Helper()
-	return lifecycle.New(c.f.pool).Cut(ctx, c.of(), sent, place, lifecycle.TooLong, "it takes its time")
-}
 
 // tookTooLong says that a run has failed so, how many failures its connector counts, and whether it is due at once.
 func (c trip) tookTooLong(failures int, due bool, state string) {

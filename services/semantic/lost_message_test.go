@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 func TestWhereAMessageWasLostNothingIsTakenForGoneFromTheSource(t *testing.T) {
@@ -43,4 +45,10 @@ func TestARunThatTakesTooLongWithoutComingFurtherCountsAsAFailure(t *testing.T) 
 		require.NoError(t, f.CompleteStored(ctx))
 		require.Equal(t, int32(i), one[int32](f, `SELECT failure_count FROM connectors WHERE id = $1`, c.connector))
 	}
+}
+
+// cut gives a run up that took too long, as its worker does.
+func (c trip) cut(sent int64, place uint64) error {
+	c.f.t.Helper()
+	return lifecycle.New(c.f.pool).Cut(ctx, c.of(), sent, place, lifecycle.TooLong, "it takes its time")
 }

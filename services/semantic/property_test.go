@@ -107,3 +107,13 @@ func indices(n int) []int {
 	}
 	return all
 }
+
+// wronglyCounted are connectors whose document_counts differ from their documents.
+func (f *fixture) wronglyCounted() []string {
+	f.t.Helper()
+	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
+		SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
+		SELECT connector_id, config_version, -count(*) FILTER (WHERE EXISTS (SELECT FROM chunks c WHERE c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id)),
+			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents d GROUP BY 1, 2) n
+		GROUP BY connector_id, config_version HAVING sum(documents) <> 0 OR sum(bytes) <> 0`)
+}

@@ -1,3 +1,7 @@
+//go:build !race
+
+// What Postgres decides is the same under the race detector.
+
 package semantic
 
 import (
@@ -24,16 +28,6 @@ func (f *fixture) may(owner int, column string, most any) {
 
 // later is when what owners have is asked for again.
 func (f *fixture) later() { clear(f.quotas.owners) }
-
-// wronglyCounted are connectors whose document_counts differ from their documents.
-func (f *fixture) wronglyCounted() []string {
-	f.t.Helper()
-	return many[string](f, `SELECT format('connector %s: %s documents, %s bytes too many', connector_id, sum(documents), sum(bytes)) FROM (
-		SELECT connector_id, config_version, documents, bytes FROM document_counts UNION ALL
-		SELECT connector_id, config_version, -count(*) FILTER (WHERE EXISTS (SELECT FROM chunks c WHERE c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id)),
-			-sum(text_bytes + octet_length(title) + octet_length(url) + octet_length(array_to_string(links, ''))) FROM documents d GROUP BY 1, 2) n
-		GROUP BY connector_id, config_version HAVING sum(documents) <> 0 OR sum(bytes) <> 0`)
-}
 
 // status is of each document, and what it says where it failed.
 func (c trip) statuses() string {

@@ -217,3 +217,27 @@ func TestTheLeaseReportNamesRunsWhoseWorkerIsSilent(t *testing.T) {
 	require.Equal(t, c.session, found[0].ID)
 	require.EqualValues(t, 1, found[0].InAll)
 }
+
+// week makes the ledger's week of some days ago, with runs in it, and returns its name.
+func (f *fixture) week(daysAgo, runs int) string {
+	f.t.Helper()
+	begins := one[time.Time](f, `SELECT date_trunc('week', clock_timestamp() - make_interval(days => $1), 'UTC')`, daysAgo).UTC()
+	name := "runs_" + begins.Format("20060102")
+	f.exec(fmt.Sprintf(`CREATE TABLE %s PARTITION OF runs FOR VALUES FROM ('%s') TO ('%s')`, name,
+		begins.Format(time.RFC3339), begins.AddDate(0, 0, 7).Format(time.RFC3339)))
+	f.past(begins.Add(time.Hour), runs)
+	return name
+}
+
+func (f *fixture) hasTable(name string) bool {
+	f.t.Helper()
+	return one[bool](f, `SELECT to_regclass($1) IS NOT NULL`, name)
+}
+
+// past adds runs that ended then.
+func (f *fixture) past(ended time.Time, runs int) {
+	f.t.Helper()
+	f.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), 1, 'file', 'manual', $1::timestamptz, $1::timestamptz, $1::timestamptz + make_interval(secs => i),
+			'completed', 1 FROM generate_series(1, $2) i`, ended, runs)
+}
