@@ -112,6 +112,21 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER connectors_leave_blackout AFTER UPDATE OF user_id, type ON connectors FOR EACH ROW
     WHEN (NEW.user_id IS DISTINCT FROM OLD.user_id OR NEW.type <> OLD.type) EXECUTE FUNCTION connectors_leave_blackout();
+-- So is, at once, one whose slot becomes too late at another moment: its place may be behind that.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_hold_until() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE blackout_holds SET version = 0, spread = '0' WHERE connector_id = NEW.id;
+    IF FOUND THEN
+        PERFORM pg_notify('connectors_due', '');
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_hold_until AFTER UPDATE OF deadline_minutes, catch_up, catch_up_minutes ON connectors FOR EACH ROW
+    WHEN ((NEW.deadline_minutes, NEW.catch_up, NEW.catch_up_minutes) IS DISTINCT FROM (OLD.deadline_minutes, OLD.catch_up, OLD.catch_up_minutes))
+    EXECUTE FUNCTION connectors_hold_until();
 -- Who is deleted is held no more.
 -- +goose StatementBegin
 CREATE FUNCTION connectors_gone_from_blackout() RETURNS trigger
@@ -184,8 +199,6 @@ DECLARE
     stands bigint;
     stale  blackout_holds[];
 BEGIN
-    DELETE FROM blackout_holds h USING (SELECT o.ctid FROM blackout_holds o WHERE o.until < moment - interval '1 hour'
-        ORDER BY o.until LIMIT batch FOR UPDATE SKIP LOCKED) at WHERE h.ctid = at.ctid;
     LOOP
         held := (SELECT h.blackout FROM blackout_holds h WHERE h.blackout > held ORDER BY h.blackout LIMIT 1);
         EXIT WHEN held IS NULL;
@@ -210,11 +223,14 @@ BEGIN
         DELETE FROM blackout_holds b USING unnest(stale) h WHERE b.connector_id = h.connector_id AND b.asked = h.asked;
         EXIT;
     END LOOP;
+    -- Last, when nothing more is waited for: two calls that each forgot what the other lets go would wait for each other.
+    DELETE FROM blackout_holds h USING (SELECT o.ctid FROM blackout_holds o WHERE o.until < moment - interval '1 hour'
+        ORDER BY o.until LIMIT batch FOR UPDATE SKIP LOCKED) at WHERE h.ctid = at.ctid;
     RETURN coalesce(cardinality(stale), 0);
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connectors_gone_from_blackout(), connector_types_leave_blackout(), moves.hold_blackout(jsonb),
+REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connectors_hold_until(), connectors_gone_from_blackout(), connector_types_leave_blackout(), moves.hold_blackout(jsonb),
     moves.released_at(blackout_holds, timestamptz), moves.release_held(integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer) TO echomind_scheduler;
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
@@ -234,6 +250,8 @@ DROP FUNCTION connector_types_leave_blackout();
 DROP TRIGGER connectors_blackout_none ON connectors;
 DROP TRIGGER connectors_gone_from_blackout ON connectors;
 DROP FUNCTION connectors_gone_from_blackout();
+DROP TRIGGER connectors_hold_until ON connectors;
+DROP FUNCTION connectors_hold_until();
 DROP TRIGGER connectors_leave_blackout ON connectors;
 DROP FUNCTION connectors_leave_blackout();
 DROP VIEW blackout_windows;

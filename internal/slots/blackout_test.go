@@ -122,3 +122,21 @@ func TestAPlaceBehindAWindowIsBeforeAnotherWindowBegins(t *testing.T) {
 		}
 	}
 }
+
+func TestAPreviewHasOneLineOfSlotsThatBecomeTooLateBehindSeveralWindows(t *testing.T) {
+	morning, noon := blackout(t, "morning", false, "UTC", daily("2026-02-01T08:00", "2026-02-01T12:00")), blackout(t, "noon", false, "UTC", daily("2026-02-01T11:00", "2026-02-01T16:00"))
+	morning.Spread, noon.Spread = 0, 0
+	s := schedule(t, "*/30 8-16 * * *", "UTC", Policies{CatchUp: CatchUpLatest, Deadline: 92 * time.Minute}).Under(1, []Blackout{morning, noon})
+	all := s.Preview(State{Through: at("2026-02-06 07:30")}, at("2026-02-06 07:30"), at("2026-02-06 16:10"), 0, 10)
+	if len(all) != 3 || all[0].Reason != TooLate || all[0].Count != 13 || all[1].Reason != Passed || all[2].Verdict != Runs {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestAPreviewSaysOfNoWindowThatASlotWaitedForItWhichDidNot(t *testing.T) {
+	s := schedule(t, "0 12,20 * * *", "UTC", Policies{CatchUp: CatchUpLatest, Deadline: 5 * time.Minute}).Under(1, []Blackout{blackout(t, "office", false, "UTC", daily("2026-02-01T08:00", "2026-02-01T18:00"))})
+	all := s.Preview(State{Through: at("2026-02-06 00:00")}, at("2026-02-06 00:00"), at("2026-02-07 00:00"), 0, 10)
+	if len(all) != 2 || all[0].Reason != TooLate || all[1].Verdict != Runs || all[1].Reason != "" {
+		t.Errorf("%+v", all)
+	}
+}

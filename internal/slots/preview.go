@@ -17,7 +17,7 @@ type Entry struct {
 // Preview decides about the slots from a moment until another as the scheduler would that is there all the time: each slot is claimed
 // when it comes, and each sync completes after so long. It ends after most entries.
 func (s Schedule) Preview(state State, from, until time.Time, takes time.Duration, most int) (all []Entry) {
-	now, waits := from, ""
+	now := from
 	for len(all) < most {
 		plan := s.Plan(state, now)
 		all = answered(all, plan.Passed)
@@ -27,20 +27,24 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 			break
 		}
 		now = latest(now, plan.Next)
-		claim := s.Claim(plan.Next, state, now)
-		if claim.Run.IsZero() {
-			continue
-		}
-		if h, is := s.Held(claim.Run, now); is {
+		claim, waits := s.Claim(plan.Next, state, now), ""
+		for !claim.Run.IsZero() { // what a window holds stays due for the same slot: nothing is answered until it is claimed
+			h, is := s.Held(claim.Run, now)
+			if !is {
+				break
+			}
 			if h.Until.After(until) { // what becomes of those that wait is decided at its end
 				for _, a := range s.left(state, latest(now, until)) {
 					if a.Verdict == Skipped {
 						all = answered(all, []Answer{a})
 					}
 				}
-				break
+				return all[:min(len(all), most)]
 			}
 			now, waits = h.Until, Waits(h)
+			claim = s.Claim(plan.Next, state, now)
+		}
+		if claim.Run.IsZero() {
 			continue
 		}
 		before := 0
@@ -55,7 +59,7 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 		} else {
 			state.Completed = []time.Time{state.Completed[0], claim.Run}
 		}
-		now, waits = state.OverAt, ""
+		now = state.OverAt
 	}
 	return all[:min(len(all), most)]
 }

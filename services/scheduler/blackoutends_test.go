@@ -5,8 +5,10 @@
 package scheduler
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 )
 
 // often are windows with an hour between them.
@@ -127,4 +129,47 @@ func TestAWindowOfAProviderHoldsNoJobOfTheSystem(t *testing.T) {
 	claimed, err := s.scheduler().Claim(t.Context(), "tidy", 0, 10)
 	s.do(err)
 	want(s.stage, 1, `SELECT $1::int`, len(claimed))
+}
+
+// Two schedulers that let go whom a window held, while rows whose time is over are there to forget.
+func TestTwoSchedulersThatLetGoAtOnceWaitForEachOtherInOneOrder(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.blackout("office", "defer", office, nil)
+	s.connector(nil)
+	s.connector(nil)
+	s.at(utc("2026-02-06 09:00"))
+	s.look()
+	want(s.stage, 2, `SELECT count(*) FROM blackout_holds`)
+	s.exec(`UPDATE blackouts SET spread_minutes = 1`)
+	s.at(utc("2026-02-06 19:30"))
+	s.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN NULL; END $$`)
+	s.exec(`CREATE TRIGGER dawdle AFTER DELETE ON blackout_holds FOR EACH STATEMENT EXECUTE FUNCTION dawdle()`)
+	done := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := s.servers.Pool.Exec(context.Background(), `SELECT moves.release_held(1)`)
+			done <- err
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	want(s.stage, 0, `SELECT count(*) FROM blackout_holds`)
+}
+
+func TestASlotWhoseDeadlineIsShortenedWhileAWindowHoldsItComesBeforeItIsTooLate(t *testing.T) {
+	s := setClock(t, utc("2026-02-06 07:10"))
+	s.blackout("morning", "defer", `[{"name": "b", "start": "2026-02-06T08:00", "end": "2026-02-06T09:00"}]`, row{"spread_minutes": 1440})
+	id := s.synced(row{"id": 100003, "schedule_cron": "50 8 * * *"})
+	s.at(utc("2026-02-06 08:50"))
+	s.look()
+	s.at(utc("2026-02-06 08:55"))
+	s.exec(`UPDATE connectors SET deadline_minutes = 15 WHERE id = $1`, id)
+	s.release()
+	s.look()
+	s.at(one[time.Time](s.stage, `SELECT next_sync_at FROM connectors WHERE id = $1`, id))
+	s.look()
+	s.isLedger(id, "running 06 08:50")
 }
