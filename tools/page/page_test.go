@@ -48,7 +48,7 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	key, err := secret.NewKey()
 	require.NoError(t, err)
-	cfg := api.Config{Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100}
+	cfg := api.Config{Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100, MaxWatchers: 100}
 	cfg.DatabaseURL, cfg.NATSURL = testkit.Database(t, db.Up), "nats://127.0.0.1:1"
 	pool, err := postgres.Open(t.Context(), cfg.DatabaseURL, "echomind-api", 4, postgres.As("echomind_api"))
 	require.NoError(t, err)
