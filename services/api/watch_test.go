@@ -74,15 +74,19 @@ type stream struct {
 
 func (c caller) watch(query string, headers ...string) *stream {
 	c.Helper()
+	return c.watchAt(http.DefaultClient, "/api/v1/events"+query, append(headers, "Authorization", "Bearer "+c.token)...)
+}
+
+func (c *world) watchAt(client *http.Client, path string, headers ...string) *stream {
+	c.Helper()
 	ctx, cancel := context.WithCancel(c.Context())
 	c.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "GET", c.server.URL+"/api/v1/events"+query, nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", c.server.URL+path, nil)
 	require.NoError(c, err)
-	r.Header.Set("Authorization", "Bearer "+c.token)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	answered, err := http.DefaultClient.Do(r)
+	answered, err := client.Do(r)
 	require.NoError(c, err)
 	c.Cleanup(func() { _ = answered.Body.Close() })
 	require.Equal(c, http.StatusOK, answered.StatusCode)
@@ -262,6 +266,15 @@ func TestAStreamOfOneConnectorTellsNothingOfAnother(t *testing.T) {
 	s := b.as(7, identity.User).watch(fmt.Sprint("?connectors=", one))
 	b.tells(another)
 	require.Empty(t, s.until(b.tells(one)))
+}
+
+func TestABrowserWatchesWithItsSession(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	id, other := b.connector(7, "user"), b.connector(8, "user")
+	s := b.watchAt(&http.Client{Jar: b.as(7, identity.User).signedIn().client.Jar}, fmt.Sprintf("/events?connectors=%d,%d", id, other))
+	b.tells(other)
+	require.Empty(t, s.until(b.tells(id)))
 }
 
 func TestAStreamOutlivesTheTimeOfARequest(t *testing.T) {
