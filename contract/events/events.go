@@ -4,6 +4,7 @@
 package events
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -93,6 +94,44 @@ func (e Event) Message() (*nats.Msg, error) {
 	}
 	return msg, nil
 }
+
+// envelope is an event in the JSON format of CloudEvents 1.0.
+type envelope struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         string          `json:"subject"`
+	Time            string          `json:"time"`
+	DataContentType string          `json:"datacontenttype"`
+	Data            json.RawMessage `json:"data"`
+}
+
+// JSON is the event in the JSON format of CloudEvents 1.0, on one line
+// (https://github.com/cloudevents/spec/blob/main/cloudevents/formats/json-format.md).
+func (e Event) JSON() ([]byte, error) {
+	msg, err := e.Message()
+	if err != nil {
+		return nil, err
+	}
+	of := func(name string) string { return first(msg.Header, name) }
+	text, err := json.Marshal(envelope{of("ce-specversion"), of("ce-id"), of("ce-source"), of("ce-type"), of("ce-subject"), of("ce-time"), of("ce-datacontenttype"), msg.Data})
+	if err != nil {
+		return nil, fmt.Errorf("write event %s: %w", e.ID, err)
+	}
+	return text, nil
+}
+
+// ConnectorID is the connector that it is about; 0 = one whose week the ledger has dropped.
+func (e Event) ConnectorID() int32 {
+	if e.Run != nil {
+		return e.Run.ConnectorId
+	}
+	return e.Connector.ConnectorId
+}
+
+// IsDeletion says that its connector is there no more.
+func (e Event) IsDeletion() bool { return e.Connector != nil && e.what() == Deleted }
 
 // Read reads a message of the stream. It returns ErrNotAnEvent for a message without the headers of an event, or of a kind that a later
 // version has added: skip it. Fields that are not known are ignored.

@@ -20,7 +20,7 @@ const (
 	DocumentStream = "DOCUMENT_PROCESS"
 	// DeadLetterStream keeps what a service gave up on, until a person decides.
 	DeadLetterStream = "DEAD_LETTERS"
-	// EventStream tells other services what became of connectors and runs. Nothing of ours reads it.
+	// EventStream tells other services what became of connectors and runs. Of ours the API reads it, for whoever watches.
 	EventStream = "EVENTS"
 )
 
@@ -37,6 +37,8 @@ const (
 	// ConnectorEventSubjects matches every events.connector.<type>.<what>, RunEventSubjects every events.run.<type>.<verdict>.
 	ConnectorEventSubjects = "events.connector.*.*"
 	RunEventSubjects       = "events.run.*.*"
+	// EventSubjects matches both.
+	EventSubjects = "events.>"
 )
 
 // SemanticConsumer is the durable consumer of DocumentSubject.

@@ -55,6 +55,8 @@ type Depth struct {
 	Limit uint64
 	// FirstSeq and LastSeq bound the sequences of what it holds, or of what it last held.
 	FirstSeq, LastSeq uint64
+	// Made is when the stream was made: one that is made anew numbers its messages anew.
+	Made time.Time
 	// Oldest is when the oldest message arrived, by the broker's clock; nil where there is none.
 	Oldest *time.Time
 }
@@ -66,7 +68,7 @@ func (b *Broker) Depth(ctx context.Context, stream string) (Depth, error) {
 		return Depth{}, err
 	}
 	s := info.State
-	d := Depth{Messages: s.Msgs, Bytes: s.Bytes, Limit: uint64(max(info.Config.MaxBytes, 0)), FirstSeq: s.FirstSeq, LastSeq: s.LastSeq}
+	d := Depth{Messages: s.Msgs, Bytes: s.Bytes, Limit: uint64(max(info.Config.MaxBytes, 0)), FirstSeq: s.FirstSeq, LastSeq: s.LastSeq, Made: info.Created}
 	if s.Msgs > 0 {
 		d.Oldest = &s.FirstTime
 	}

@@ -37,6 +37,7 @@ const (
 	ListLimits       Operation = "limits.list"
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
+	WatchEvents      Operation = "events.watch"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -93,6 +94,7 @@ var rules = map[Operation]Rule{
 	ListLimits:       {Read, User, Nothing},
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
+	WatchEvents:      {Read, User, Nothing},
 }
 
 // Operations are all of them.

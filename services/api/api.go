@@ -52,6 +52,8 @@ type API struct {
 	strangers strangers
 	proxies   proxies
 	streams   *streams
+	feed      *feed
+	watchers  *watchers
 	searcher  *search.Searcher
 	searches  *searchPlaces
 	ways      *signin.Ways
@@ -107,6 +109,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newSearchPlaces(int(max(1, cfg.DatabaseMaxConns/2))),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
+	a.feed, a.watchers = newFeed(a.streams), newWatchers(cfg.MaxWatchers, a.metrics.watchers)
 	ourWords()
 	a.huma = humago.New(a.mux, document())
 	a.huma.UseMiddleware(a.signIn)
@@ -155,12 +158,13 @@ func (a *API) routes() {
 	a.administrationRoutes()
 	a.calendarRoutes()
 	a.searchRoutes()
+	a.watchRoutes()
 }
 
 const operationKey = "operation"
 
 // register adds an operation: its rule is looked at before its handler is called, and every error becomes an answer.
-func register[I, O any](a *API, operation identity.Operation, method, path, summary string, status int, handle func(context.Context, *I) (*O, error)) {
+func register[I, O any](a *API, operation identity.Operation, method, path, summary string, status int, handle func(context.Context, *I) (*O, error), change ...func(*huma.Operation)) {
 	rule := identity.RuleOf(operation)
 	errs := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable}
 	if rule.Right != identity.Nothing || operation == identity.RevokeToken {
@@ -172,10 +176,14 @@ func register[I, O any](a *API, operation identity.Operation, method, path, summ
 	if method != http.MethodGet {
 		errs = append(errs, http.StatusConflict, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	huma.Register(a.huma, huma.Operation{
+	described := huma.Operation{
 		OperationID: string(operation), Method: method, Path: base + path, Summary: summary, DefaultStatus: status, MaxBodyBytes: maxBody, Errors: errs,
 		Description: "Scope: " + string(rule.Scope) + ".", Security: []map[string][]string{{"token": {}}}, Metadata: map[string]any{operationKey: operation},
-	}, func(ctx context.Context, in *I) (*O, error) {
+	}
+	for _, c := range change {
+		c(&described)
+	}
+	huma.Register(a.huma, described, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, a.failed(ctx, err)

@@ -33,6 +33,8 @@ type Config struct {
 	RequestSeconds int `env:"API_REQUEST_SECONDS" envDefault:"10"`
 	// MaxConnections bounds the connections that are open at once. Beyond it the one that is idle for longest is closed, of the network that holds most.
 	MaxConnections int `env:"API_MAX_CONNECTIONS" envDefault:"2000"`
+	// MaxWatchers is how many streams of events may be open at once; one user has at most a tenth of them, and one at least.
+	MaxWatchers int `env:"API_MAX_WATCHERS" envDefault:"500"`
 	// TrustedProxies are the networks of the proxies in front of the API, such as 10.1.0.0/16, separated by commas. From these alone
 	// X-Forwarded-For is believed, as far as they wrote it: the last address in it that is none of theirs is where a request comes
 	// from. If empty: the address that connects.
@@ -50,7 +52,7 @@ func (c Config) Validate() error {
 	_, proxies := trustedProxies(c.TrustedProxies)
 	problems := []error{
 		c.Common.Validate(), c.Qdrant.Validate(), c.SignIn.Validate(), keys, proxies,
-		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1),
+		config.AtLeast("API_REQUEST_SECONDS", c.RequestSeconds, 1), config.AtLeast("API_MAX_CONNECTIONS", c.MaxConnections, 1), config.AtLeast("API_MAX_WATCHERS", c.MaxWatchers, 1),
 	}
 	if !(c.Rate >= 0.1 && c.Rate <= 100_000) {
 		problems = append(problems, fmt.Errorf("API_RATE=%g: must be 0.1 to 100000", c.Rate))

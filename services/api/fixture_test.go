@@ -37,7 +37,7 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	key, err := secret.NewKey()
 	require.NoError(t, err)
 	cfg := api.Config{
-		Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100,
+		Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100, MaxWatchers: 100,
 	}
 	cfg.DatabaseURL, cfg.NATSURL = testkit.Database(t, db.Up), "nats://127.0.0.1:1" // nobody is there
 	for _, c := range change {

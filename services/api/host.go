@@ -100,6 +100,13 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	return w.header, json.Unmarshal(w.body.Bytes(), into)
 }
 
+// Watch has the operation answer a browser, whose session no script reads.
+func (h host) Watch(w http.ResponseWriter, r *http.Request) {
+	asked := r.Clone(r.Context())
+	asked.URL.Path, asked.Pattern = base+"/events", ""
+	h.mux.ServeHTTP(w, asked)
+}
+
 // kept is an answer that is kept.
 type kept struct {
 	header http.Header

@@ -11,13 +11,16 @@ import (
 
 type metrics struct {
 	requests *prometheus.HistogramVec
+	watchers prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{requests: telemetry.Register(registry, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "api_request_seconds", Help: "How long requests took, by method and status.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .15, .25, .5, 1, 2.5, 5, 10},
-	}, []string{"method", "status"}))}
+	}, []string{"method", "status"})), watchers: telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "api_watchers", Help: "How many streams of events are open: GET /api/v1/events.",
+	}))}
 }
 
 func (m *metrics) answered(method string, status int, took time.Duration) {

@@ -53,6 +53,7 @@ func (a *API) outermost(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithTimeoutCause(r.Context(), a.config.requestTimeout(), &deadline.Error{Name: "api.answer", After: a.config.requestTimeout()})
 		defer cancel()
+		ctx = context.WithValue(ctx, lastingKey, r.Context())
 		r = r.WithContext(context.WithValue(ctx, requestKey, identity.Request{RequestID: id}))
 		r.RemoteAddr = a.proxies.client(r)
 		header := w.Header()
@@ -66,7 +67,9 @@ func (a *API) outermost(next http.Handler) http.Handler {
 				a.refuse(answer, r, problem.Internal(err))
 			}
 		}
-		a.metrics.answered(r.Method, answer.status, time.Since(began))
+		if !answer.isStream {
+			a.metrics.answered(r.Method, answer.status, time.Since(began))
+		}
 	})
 }
 
@@ -74,6 +77,8 @@ func (a *API) outermost(next http.Handler) http.Handler {
 type answer struct {
 	http.ResponseWriter
 	status int
+	// isStream: how long it took is how long somebody has watched.
+	isStream bool
 }
 
 // WriteHeader is part of http.ResponseWriter.
@@ -210,6 +215,7 @@ func (a *API) serve(ctx context.Context, started func(string)) error {
 		ConnState: places.note, Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: a.config.requestTimeout() + 15*time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
 	}
+	server.RegisterOnShutdown(a.watchers.end)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(places) }()
 	select {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,15 +18,20 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/events"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
@@ -39,6 +45,7 @@ type stage struct {
 	conn    *pgx.Conn
 	server  *httptest.Server
 	browser context.Context
+	js      jetstream.JetStream
 	mu      sync.Mutex
 	// wrong is what scripts and the browser complain of, and requests that go elsewhere.
 	wrong []string
@@ -48,14 +55,19 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	key, err := secret.NewKey()
 	require.NoError(t, err)
-	cfg := api.Config{Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100}
-	cfg.DatabaseURL, cfg.NATSURL = testkit.Database(t, db.Up), "nats://127.0.0.1:1"
+	cfg := api.Config{Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100, MaxWatchers: 100}
+	broker := testkit.NATS(t)
+	conn, js, err := connect.Once(broker.URL(), config.NATSAccess{})
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	require.NoError(t, streams.EnsureStreams(t.Context(), js))
+	cfg.DatabaseURL, cfg.NATSURL = testkit.Database(t, db.Up), broker.URL()
 	pool, err := postgres.Open(t.Context(), cfg.DatabaseURL, "echomind-api", 4, postgres.As("echomind_api"))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	a, err := api.New(cfg, pool, connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
-	s := &stage{T: t, server: httptest.NewServer(a.Handler())}
+	s := &stage{T: t, server: httptest.NewServer(a.Handler()), js: js}
 	t.Cleanup(s.server.Close)
 	s.conn, err = pgx.Connect(t.Context(), cfg.DatabaseURL)
 	require.NoError(t, err)
@@ -233,5 +245,30 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.do(chromedp.Click(chromedp.CSS(`form[action$="/enable"] button`)), chromedp.WaitVisible(chromedp.CSS(".said")))
 	require.Contains(t, s.text("main"), "The source is enabled.")
 	require.Contains(t, s.text(".zones"), "UTC")
+	s.nothingWrong()
+}
+
+func TestWhatIsShownFollowsWhatHappens(t *testing.T) {
+	s := newStage(t)
+	s.furnish()
+	s.signIn(7, identity.User)
+	for _, path := range []string{"/", "/sources/2"} {
+		s.visit(path)
+		s.do(chromedp.Focus(chromedp.CSS(`form[action="/sources/2/sync"] button`)))
+		s.exec(`UPDATE connectors SET name = $1 WHERE id = 2`, "Articles of "+path)
+		tells := func() {
+			msg, err := events.Event{ID: uuid.NewString(), Time: time.Now(), Run: &publicpb.RunEvent{ConnectorId: 2, Type: "web", Verdict: "completed"}}.Message()
+			require.NoError(t, err)
+			_, err = s.js.PublishMsg(t.Context(), msg)
+			require.NoError(t, err)
+		}
+		require.Eventually(t, func() bool {
+			tells() // the stream may not be open yet
+			return strings.Contains(s.text("main"), "Articles of "+path)
+		}, time.Minute, 100*time.Millisecond)
+		focused, err := chromedp.Run(s.browser, chromedp.Evaluate[string](`document.activeElement.closest("form").getAttribute("action")`))
+		require.NoError(t, err)
+		require.Equal(t, "/sources/2/sync", focused)
+	}
 	s.nothingWrong()
 }

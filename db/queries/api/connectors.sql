@@ -25,6 +25,12 @@ SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
 -- Since which version of a connector's configuration the viewer sees what it has done. No row: they do not see it.
 SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.version IS NOT NULL;
 
+-- name: SeenOf :many
+-- Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
+SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
+FROM unnest(@ids::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
+WHERE s.version IS NOT NULL OR api.is_superadmin();
+
 -- name: LockConnector :one
 -- No row: there is none, or it is not for who asks to change.
 SELECT * FROM api.changeable WHERE id = @id FOR UPDATE;

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/events"
+	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/broker"
@@ -93,4 +95,13 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 	storers, err := b.Subscriptions(t.Context(), topology.DocumentStream, topology.DocumentSubject)
 	require.NoError(t, err)
 	require.Empty(t, storers)
+
+	_, semantic := as(t, url, "semantic")
+	msg, err := events.Event{ID: "e", Time: time.Now(), Run: &publicpb.RunEvent{ConnectorId: id, Type: "web", Verdict: "completed"}}.Message()
+	require.NoError(t, err)
+	_, err = semantic.PublishMsg(t.Context(), msg)
+	require.NoError(t, err)
+	told, _, err := b.Events(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, told, 1)
 }

@@ -606,6 +606,38 @@ func (q *Queries) RunAfter(ctx context.Context, id int32) ([]RunAfterRow, error)
 	return items, nil
 }
 
+const seenOf = `-- name: SeenOf :many
+SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
+FROM unnest($1::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
+WHERE s.version IS NOT NULL OR api.is_superadmin()
+`
+
+type SeenOfRow struct {
+	ID    int32
+	Since *time.Time
+}
+
+// Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
+func (q *Queries) SeenOf(ctx context.Context, ids []int32) ([]SeenOfRow, error) {
+	rows, err := q.db.Query(ctx, seenOf, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SeenOfRow{}
+	for rows.Next() {
+		var i SeenOfRow
+		if err := rows.Scan(&i.ID, &i.Since); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const seenSince = `-- name: SeenSince :one
 SELECT s.version::bigint AS version FROM api.seen_since($1::integer) s WHERE s.version IS NOT NULL
 `

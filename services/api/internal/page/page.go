@@ -27,6 +27,8 @@ type Service interface {
 	For(r *http.Request, session string) (context.Context, Who, error)
 	// Ask has an operation of the API done. Its errors are problems.
 	Ask(ctx context.Context, operation Operation, into any) (http.Header, error)
+	// Watch answers with what becomes of connectors, as it happens.
+	Watch(w http.ResponseWriter, r *http.Request)
 	// Begin makes a session of a token, and Open of a link, which is used up.
 	Begin(r *http.Request, token string) (session string, err error)
 	Open(r *http.Request, code string) (session string, err error)
@@ -93,6 +95,7 @@ func New(service Service) http.Handler {
 		"GET /sources/{id}/schedule":  p.schedule,
 		"POST /sources/{id}/schedule": p.changeSchedule,
 		"POST /sources/{id}/{action}": p.act,
+		"GET /events":                 p.events,
 		"GET /search":                 p.search,
 		"GET /runs":                   p.runs,
 		"POST /runs/{run}/cancel":     p.cancel,
@@ -161,6 +164,12 @@ func (q *request) ask(method, path string, query url.Values, body, into any) err
 
 func (q *request) get(path string, query url.Values, into any) error {
 	return q.ask(http.MethodGet, path, query, nil, into)
+}
+
+// events has a page that is open be told when to show itself anew.
+func (p *pages) events(q *request) error {
+	p.service.Watch(q.ResponseWriter, q.Request)
+	return nil
 }
 
 // common is what every page has.

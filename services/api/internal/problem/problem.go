@@ -156,6 +156,20 @@ func ManySearches() *Problem {
 	return p
 }
 
+// ManyWatchers is of a stream of events where as many are open as may be.
+func ManyWatchers(detail, fix string) *Problem {
+	p := kind("unavailable", "Not available now", 503, detail, fix)
+	p.retryAfter = 10
+	return p
+}
+
+// EventsAway is of events that cannot be read.
+func EventsAway(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The broker that has the events does not answer.", "Try again after Retry-After.")
+	p.retryAfter, p.cause = 5, cause
+	return p
+}
+
 // SlowSearch is of a search that compares too much.
 func SlowSearch(cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, "The search took too long.", "Name sources, or fewer of them. The operator can have an index kept, which makes searches fast: docs/search.md.")

@@ -1,4 +1,4 @@
-// What the page does besides, where scripts run: the browser's own zone among those to choose from.
+// What the page does besides, where scripts run: the browser's own zone among those to choose from, and what is shown follows what happens.
 "use strict";
 const zones = document.querySelector(".zones");
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -10,4 +10,43 @@ if (zones && own && own !== "UTC" && zones.dataset.zone !== own) {
   link.href = here.pathname + here.search;
   link.textContent = "this browser’s, " + own;
   zones.append(link);
+}
+
+// The part that is live is fetched anew, at most once a second, when something happens to what it shows. A page that nobody sees holds no connection.
+const live = document.querySelector("[data-live]");
+let told, due, stale = false;
+
+const leadsTo = (e) => e.getAttribute("href") || e.form?.getAttribute("action");
+
+async function renew() {
+  due = undefined;
+  const answer = await fetch(location.href, { redirect: "error" });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
+  if (!fresh) return;
+  const focused = live.contains(document.activeElement) ? leadsTo(document.activeElement) : null;
+  live.replaceChildren(...fresh.childNodes);
+  if (focused) [...live.querySelectorAll("a, button")].find((e) => leadsTo(e) === focused)?.focus();
+}
+
+function happened() {
+  due ??= setTimeout(() => renew().catch(() => {}), 1000); // the next event tries again
+}
+
+function watch() {
+  if (document.hidden) {
+    told?.close();
+    told = undefined;
+    stale = true;
+    return;
+  }
+  if (told) return;
+  told = new EventSource("/events?connectors=" + live.dataset.live);
+  for (const kind of ["connector", "run", "reset"]) told.addEventListener(kind, happened);
+  if (stale) happened(); // what happened meanwhile
+}
+
+if (live && live.dataset.live) {
+  watch();
+  document.addEventListener("visibilitychange", watch);
 }
