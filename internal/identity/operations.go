@@ -37,6 +37,8 @@ const (
 	ListLimits       Operation = "limits.list"
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
+	ListBlackouts    Operation = "blackouts.list"
+	ListConditions   Operation = "conditions.list"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -93,6 +95,8 @@ var rules = map[Operation]Rule{
 	ListLimits:       {Read, User, Nothing},
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
+	ListBlackouts:    {Read, User, Nothing},
+	ListConditions:   {Read, Admin, Nothing},
 }
 
 // Operations are all of them.

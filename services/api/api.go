@@ -154,6 +154,8 @@ func (a *API) routes() {
 	a.lookRoutes()
 	a.administrationRoutes()
 	a.calendarRoutes()
+	a.blackoutRoutes()
+	a.conditionRoutes()
 	a.searchRoutes()
 }
 
