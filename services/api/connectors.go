@@ -171,13 +171,16 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		if err := in.Body.takeTurn(ctx, q); err != nil {
+			return "", err
+		}
 		if err := mayCreate(ctx, q, p); err != nil {
 			return "", err
 		}
 		if err := in.Body.check(p); err != nil {
 			return "", err
 		}
-		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given {
+		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given && !in.Body.follows() {
 			minutes, err := q.DefaultRefresh(ctx, p.Type)
 			if err != nil {
 				return "", err
@@ -191,7 +194,10 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 		if err := a.seal(&sealed); err != nil {
 			return "", err
 		}
-		_, err := q.AddConnector(ctx, sealed)
+		if _, err := q.AddConnector(ctx, sealed); err != nil {
+			return "", unknownName(err, p)
+		}
+		_, err := in.Body.writeChain(ctx, q, p.ID)
 		return strconv.Itoa(int(p.ID)), err
 	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
 		id, err := number(done)
