@@ -151,6 +151,7 @@ func (a *API) routes() {
 	a.identityRoutes()
 	a.connectorRoutes()
 	a.runRoutes()
+	a.jobRoutes()
 	a.lookRoutes()
 	a.administrationRoutes()
 	a.calendarRoutes()

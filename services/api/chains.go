@@ -35,8 +35,8 @@ func upstreams(ctx context.Context, q *dbgen.Queries, id int32) ([]Upstream, err
 type NewUpstream struct {
 	ConnectorID    int64  `json:"connector_id" minimum:"1" maximum:"2147483647" format:"int32"`
 	Accepts        string `json:"accepts,omitempty" enum:"completed,skipped" doc:"Which of its runs count: the completed ones, or skipped: these and the skipped ones. completed, where you do not say."`
-	MaxAgeMinutes  *int32 `json:"max_age_minutes,omitempty" minimum:"1" maximum:"525600" doc:"How old the slot of such a run may be; null = of any age."`
-	TimeoutMinutes *int32 `json:"timeout_minutes,omitempty" minimum:"1" maximum:"525600" doc:"How long it is waited for; null = for ever."`
+	MaxAgeMinutes  *int32 `json:"max_age_minutes,omitempty" nullable:"true" minimum:"1" maximum:"525600" doc:"How old the slot of such a run may be; null = of any age."`
+	TimeoutMinutes *int32 `json:"timeout_minutes,omitempty" nullable:"true" minimum:"1" maximum:"525600" doc:"How long it is waited for; null = for ever."`
 }
 
 // follows says whether it is to run after others.

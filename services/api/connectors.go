@@ -265,13 +265,16 @@ func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, err
 	return &Nothing{}, err
 }
 
+// SyncRequest is how to sync.
+type SyncRequest struct {
+	AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
+	Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
+}
+
 // SyncConnector asks for a sync.
 type SyncConnector struct {
 	OnceByID
-	Body *struct {
-		AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
-		Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
-	}
+	Body *SyncRequest
 }
 
 // Asked is what was asked for.

@@ -1,13 +1,11 @@
--- name: JobNames :many
--- A page of jobs by name: which they are.
-SELECT name, connector_id FROM api.scheduled_jobs
-WHERE name >= @after::text AND (name, connector_id) > (@after::text, @after_id::integer) ORDER BY name, connector_id LIMIT @page::integer;
+-- name: ListScheduledJobs :many
+-- A page of jobs by name. Who sees names of jobs sees every job.
+SELECT * FROM api.connectors WHERE id = ANY (ARRAY(SELECT j.connector_id FROM api.scheduled_jobs j
+    WHERE j.name >= @after::text AND (j.name, j.connector_id) > (@after::text, @after_id::integer) ORDER BY j.name, j.connector_id LIMIT @page::integer))
+ORDER BY name, id;
 
 -- name: JobsNamed :many
 SELECT j.connector_id FROM api.scheduled_jobs j WHERE j.name = @name::text ORDER BY j.connector_id LIMIT @page::integer;
-
--- name: ConnectorsOf :many
-SELECT * FROM api.connectors WHERE id = ANY (@ids::integer[]);
 
 -- name: JobStatistics :one
 -- What became of its slots and runs. No row: the viewer does not see it.

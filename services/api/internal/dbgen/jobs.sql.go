@@ -10,12 +10,90 @@ import (
 	"time"
 )
 
-const connectorsOf = `-- name: ConnectorsOf :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = ANY ($1::integer[])
+const jobStatistics = `-- name: JobStatistics :one
+SELECT s.completed::bigint AS completed, s.skipped::bigint AS skipped, s.failed::bigint AS failed, s.superseded::bigint AS superseded, s.missed::bigint AS missed,
+    s.conditions_met, s.conditions_unmet, s.as_far_as
+FROM api.job_statistics($1::integer, $2::timestamptz, $3::integer) s WHERE s.completed IS NOT NULL
 `
 
-func (q *Queries) ConnectorsOf(ctx context.Context, ids []int32) ([]ApiConnector, error) {
-	rows, err := q.db.Query(ctx, connectorsOf, ids)
+type JobStatisticsParams struct {
+	ID    int32
+	Since time.Time
+	Most  int32
+}
+
+type JobStatisticsRow struct {
+	Completed       int64
+	Skipped         int64
+	Failed          int64
+	Superseded      int64
+	Missed          int64
+	ConditionsMet   *int64
+	ConditionsUnmet *int64
+	AsFarAs         *time.Time
+}
+
+// What became of its slots and runs. No row: the viewer does not see it.
+func (q *Queries) JobStatistics(ctx context.Context, arg JobStatisticsParams) (JobStatisticsRow, error) {
+	row := q.db.QueryRow(ctx, jobStatistics, arg.ID, arg.Since, arg.Most)
+	var i JobStatisticsRow
+	err := row.Scan(
+		&i.Completed,
+		&i.Skipped,
+		&i.Failed,
+		&i.Superseded,
+		&i.Missed,
+		&i.ConditionsMet,
+		&i.ConditionsUnmet,
+		&i.AsFarAs,
+	)
+	return i, err
+}
+
+const jobsNamed = `-- name: JobsNamed :many
+SELECT j.connector_id FROM api.scheduled_jobs j WHERE j.name = $1::text ORDER BY j.connector_id LIMIT $2::integer
+`
+
+type JobsNamedParams struct {
+	Name string
+	Page int32
+}
+
+func (q *Queries) JobsNamed(ctx context.Context, arg JobsNamedParams) ([]int32, error) {
+	rows, err := q.db.Query(ctx, jobsNamed, arg.Name, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int32{}
+	for rows.Next() {
+		var connector_id int32
+		if err := rows.Scan(&connector_id); err != nil {
+			return nil, err
+		}
+		items = append(items, connector_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listScheduledJobs = `-- name: ListScheduledJobs :many
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = ANY (ARRAY(SELECT j.connector_id FROM api.scheduled_jobs j
+    WHERE j.name >= $1::text AND (j.name, j.connector_id) > ($1::text, $2::integer) ORDER BY j.name, j.connector_id LIMIT $3::integer))
+ORDER BY name, id
+`
+
+type ListScheduledJobsParams struct {
+	After   string
+	AfterID int32
+	Page    int32
+}
+
+// A page of jobs by name. Who sees names of jobs sees every job.
+func (q *Queries) ListScheduledJobs(ctx context.Context, arg ListScheduledJobsParams) ([]ApiConnector, error) {
+	rows, err := q.db.Query(ctx, listScheduledJobs, arg.After, arg.AfterID, arg.Page)
 	if err != nil {
 		return nil, err
 	}
@@ -84,107 +162,6 @@ func (q *Queries) ConnectorsOf(ctx context.Context, ids []int32) ([]ApiConnector
 			return nil, err
 		}
 		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const jobNames = `-- name: JobNames :many
-SELECT name, connector_id FROM api.scheduled_jobs
-WHERE name >= $1::text AND (name, connector_id) > ($1::text, $2::integer) ORDER BY name, connector_id LIMIT $3::integer
-`
-
-type JobNamesParams struct {
-	After   string
-	AfterID int32
-	Page    int32
-}
-
-// A page of jobs by name: which they are.
-func (q *Queries) JobNames(ctx context.Context, arg JobNamesParams) ([]ApiScheduledJob, error) {
-	rows, err := q.db.Query(ctx, jobNames, arg.After, arg.AfterID, arg.Page)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []ApiScheduledJob{}
-	for rows.Next() {
-		var i ApiScheduledJob
-		if err := rows.Scan(&i.Name, &i.ConnectorID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const jobStatistics = `-- name: JobStatistics :one
-SELECT s.completed::bigint AS completed, s.skipped::bigint AS skipped, s.failed::bigint AS failed, s.superseded::bigint AS superseded, s.missed::bigint AS missed,
-    s.conditions_met, s.conditions_unmet, s.as_far_as
-FROM api.job_statistics($1::integer, $2::timestamptz, $3::integer) s WHERE s.completed IS NOT NULL
-`
-
-type JobStatisticsParams struct {
-	ID    int32
-	Since time.Time
-	Most  int32
-}
-
-type JobStatisticsRow struct {
-	Completed       int64
-	Skipped         int64
-	Failed          int64
-	Superseded      int64
-	Missed          int64
-	ConditionsMet   *int64
-	ConditionsUnmet *int64
-	AsFarAs         *time.Time
-}
-
-// What became of its slots and runs. No row: the viewer does not see it.
-func (q *Queries) JobStatistics(ctx context.Context, arg JobStatisticsParams) (JobStatisticsRow, error) {
-	row := q.db.QueryRow(ctx, jobStatistics, arg.ID, arg.Since, arg.Most)
-	var i JobStatisticsRow
-	err := row.Scan(
-		&i.Completed,
-		&i.Skipped,
-		&i.Failed,
-		&i.Superseded,
-		&i.Missed,
-		&i.ConditionsMet,
-		&i.ConditionsUnmet,
-		&i.AsFarAs,
-	)
-	return i, err
-}
-
-const jobsNamed = `-- name: JobsNamed :many
-SELECT j.connector_id FROM api.scheduled_jobs j WHERE j.name = $1::text ORDER BY j.connector_id LIMIT $2::integer
-`
-
-type JobsNamedParams struct {
-	Name string
-	Page int32
-}
-
-func (q *Queries) JobsNamed(ctx context.Context, arg JobsNamedParams) ([]int32, error) {
-	rows, err := q.db.Query(ctx, jobsNamed, arg.Name, arg.Page)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int32{}
-	for rows.Next() {
-		var connector_id int32
-		if err := rows.Scan(&connector_id); err != nil {
-			return nil, err
-		}
-		items = append(items, connector_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -235,11 +235,6 @@ type ApiRun struct {
 	Result             []byte
 }
 
-type ApiScheduledJob struct {
-	Name        string
-	ConnectorID int32
-}
-
 type ApiToken struct {
 	ID         int32
 	UserID     int32
