@@ -85,9 +85,9 @@ func (a *API) job(ctx context.Context, by ByName) (ByID, error) {
 	case len(ids) == 0:
 		return ByID{}, none
 	case len(ids) > 1:
-		all := make([]string, min(len(ids), mostOfName))
-		for i := range all {
-			all[i] = strconv.Itoa(int(ids[i]))
+		all := make([]string, 0, len(ids))
+		for _, id := range ids[:min(len(ids), mostOfName)] {
+			all = append(all, strconv.Itoa(int(id)))
 		}
 		if len(ids) > mostOfName {
 			all = append(all, "and others")

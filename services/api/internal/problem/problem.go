@@ -36,7 +36,7 @@ type Problem struct {
 	cause     error
 }
 
-// Field is what is wrong with one field. It does not repeat the value, which may be a secret.
+// Field is what is wrong with one field. It repeats numbers and names of ours, and no value that may be a secret.
 type Field struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`
