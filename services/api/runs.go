@@ -194,8 +194,11 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // runs are those of all types, or of jobs alone.
 func (a *API) runs(ctx context.Context, in *RunList, jobs bool) (*RunPage, error) {
-	at := runPlace{}
-	next, err := a.place(ctx, in.PageToken, []any{in.RunFilter, jobs}, &at)
+	at, filter := runPlace{}, any(in.RunFilter)
+	if jobs {
+		filter = []any{"jobs", in.RunFilter}
+	}
+	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {
 		return nil, err
 	}
