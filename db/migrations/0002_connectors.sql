@@ -329,6 +329,34 @@ CREATE TRIGGER connectors_system_none AFTER TRUNCATE ON connectors FOR EACH STAT
 CREATE TRIGGER connectors_scope_allowed BEFORE INSERT OR UPDATE OF type, scope ON connectors
     FOR EACH ROW EXECUTE FUNCTION connectors_settle_scope();
 
+-- The connectors whose type is a job, by name: services/api lists them, and finds one, without a look at all connectors. A table of its own for the same reason.
+-- A type's kind stays, and no source becomes a job.
+CREATE TABLE scheduled_jobs (
+    name         text NOT NULL,
+    connector_id integer NOT NULL,
+    PRIMARY KEY (name, connector_id)
+);
+-- +goose StatementBegin
+CREATE FUNCTION connectors_note_job() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO scheduled_jobs (name, connector_id) SELECT NEW.name, NEW.id FROM connector_types t WHERE t.name = NEW.type AND t.kind = 'job';
+    ELSIF TG_OP = 'UPDATE' THEN
+        UPDATE scheduled_jobs j SET name = NEW.name WHERE j.name = OLD.name AND j.connector_id = OLD.id;
+    ELSIF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM scheduled_jobs;
+    ELSE
+        DELETE FROM scheduled_jobs j WHERE j.name = OLD.name AND j.connector_id = OLD.id;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_job_added AFTER INSERT ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_note_job();
+CREATE TRIGGER connectors_job_renamed AFTER UPDATE OF name ON connectors FOR EACH ROW WHEN (NEW.name <> OLD.name) EXECUTE FUNCTION connectors_note_job();
+CREATE TRIGGER connectors_job_gone AFTER DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_note_job();
+CREATE TRIGGER connectors_job_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_job();
+
 -- Who names a calendar: to plan them anew, and to know whether it may be deleted. A table of its own: an index of connectors, empty where
 -- nobody has calendars, costs each statement of each move a page.
 CREATE TABLE calendar_users (
@@ -573,6 +601,8 @@ DROP FUNCTION connectors_note_waiter();
 DROP FUNCTION connectors_wait_anew();
 DROP FUNCTION connectors_note_calendar();
 DROP TABLE system_jobs;
+DROP TABLE scheduled_jobs;
+DROP FUNCTION connectors_note_job();
 DROP FUNCTION connectors_note_system();
 DROP FUNCTION connectors_settle_scope();
 DROP FUNCTION connectors_refuse_condition();

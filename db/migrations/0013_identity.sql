@@ -520,7 +520,7 @@ SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh
     c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
     c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
     c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
-    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.kept_plan, c.parameters_due_at, c.synced_version,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.concurrency_keys, c.waits_for_key, c.kept_plan, c.parameters_due_at, c.synced_version,
     now()::timestamptz AS seen_at,
     api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
@@ -580,11 +580,26 @@ $$;
 -- What somebody may add. Who leads a group changes its connectors, and adds none.
 CREATE VIEW api.creatable AS
 SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.run_at_once, c.time_zone, c.dst_gap, c.dst_overlap,
-    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.calendar, c.calendar_use, c.condition, c.concurrency_keys, c.max_retries, c.deletion_guard,
     c.created_by, c.updated_by
 FROM connectors c
 WHERE api.creates(c.type, c.user_id, c.scope, c.scope_id)
 WITH CASCADED CHECK OPTION;
+
+-- Who names a concurrency key may take places that others need: over REST superadmins alone do.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_name_keys() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF (SELECT a.source = 'api' FROM moves.actor() a) AND NOT api.is_superadmin() THEN
+        RAISE EXCEPTION 'connector %: superadmins alone name concurrency keys over REST', NEW.id USING ERRCODE = 'insufficient_privilege', CONSTRAINT = 'connectors_keys_administered';
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_keys_named AFTER INSERT ON connectors FOR EACH ROW WHEN (NEW.concurrency_keys IS NOT NULL) EXECUTE FUNCTION connectors_name_keys();
+CREATE TRIGGER connectors_keys_changed AFTER UPDATE OF concurrency_keys ON connectors FOR EACH ROW
+    WHEN (NEW.concurrency_keys IS DISTINCT FROM OLD.concurrency_keys) EXECUTE FUNCTION connectors_name_keys();
 
 -- Whether somebody sees a connector of an ownership, as api.connectors says.
 -- +goose StatementBegin
@@ -650,6 +665,60 @@ $$;
 CREATE VIEW api.run_after AS
 SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes FROM run_after a
 WHERE api.sees_connector(a.connector_id) AND api.sees_connector(a.upstream_id);
+
+-- The same of connectors that somebody may change, to write: nobody adds, changes or removes a row of an upstream that they do not see.
+CREATE VIEW api.chained AS
+SELECT a.connector_id, a.upstream_id, a.accepts, a.max_age_minutes, a.timeout_minutes FROM run_after a
+WHERE EXISTS (SELECT FROM api.changeable k WHERE k.id = a.connector_id) AND api.sees_connector(a.upstream_id)
+WITH CASCADED CHECK OPTION;
+
+-- Jobs by name: who administers sees every job.
+CREATE VIEW api.scheduled_jobs AS SELECT j.name, j.connector_id FROM scheduled_jobs j WHERE api.is_admin();
+
+-- What became of the slots and runs of a connector that ended in a time, of at most so many lines of the ledger, the latest begun; a line of several slots counts each,
+-- and so does the line that conditions are still adding to. as_far_as: where the lines that were counted begin; null: nothing was left out.
+-- +goose StatementBegin
+CREATE FUNCTION api.job_statistics(connector integer, since timestamptz, most integer, OUT completed bigint, OUT skipped bigint, OUT failed bigint,
+    OUT superseded bigint, OUT missed bigint, OUT conditions_met bigint, OUT conditions_unmet bigint, OUT as_far_as timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    seen  record;
+    names text := (SELECT c.condition FROM connectors c WHERE c.id = connector);
+    waits unmet_slots;
+    lines bigint;
+BEGIN
+    SELECT s.version, s.at INTO seen FROM api.seen_since(connector) s;
+    IF seen.version IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT count(*) FILTER (WHERE l.status = 'completed'), coalesce(sum(coalesce(l.missed_count, 1)) FILTER (WHERE l.status = 'skipped'), 0),
+        count(*) FILTER (WHERE l.status = 'failed'), count(*) FILTER (WHERE l.status = 'superseded'), coalesce(sum(l.missed_count) FILTER (WHERE l.status = 'missed'), 0),
+        count(*) FILTER (WHERE l.missed_count IS NULL AND l.asks AND (l.status <> 'skipped' OR l.picked) AND l.reason IS DISTINCT FROM 'condition failed'),
+        coalesce(sum(coalesce(l.missed_count, 1)) FILTER (WHERE l.status = 'skipped' AND l.reason = format('condition `%s` not met', names)), 0),
+        count(*), min(l.started_at)
+    INTO completed, skipped, failed, superseded, missed, conditions_met, conditions_unmet, lines, as_far_as
+    FROM (SELECT r.status, r.reason, r.missed_count, r.started_at, r.picked_up_at IS NOT NULL AS picked,
+            r.trigger IN ('new', 'schedule', 'changed', 'upstream') AND r.trigger_requested_at IS NULL AND r.parameters IS NULL AS asks
+        FROM runs r WHERE r.connector_id = connector AND r.completed_at >= since AND r.started_at >= seen.at AND r.config_version >= seen.version
+        ORDER BY r.started_at DESC LIMIT least(most, 100000)) l;
+    SELECT * INTO waits FROM unmet_slots u WHERE u.connector_id = connector AND u.last_at >= since AND u.config_version >= seen.version;
+    IF waits.connector_id IS NOT NULL THEN
+        skipped := skipped + waits.count;
+        conditions_unmet := conditions_unmet + waits.count;
+    END IF;
+    IF lines < most THEN
+        as_far_as := NULL;
+    END IF;
+    IF names IS NULL THEN
+        conditions_met := NULL;
+        conditions_unmet := NULL;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
+-- Conditions are for jobs, which administrators see; what they ask the database is for who writes jobs.
+CREATE VIEW api.conditions AS
+SELECT k.name, CASE WHEN api.is_superadmin() THEN k.query END AS query, k.user_ids, k.timeout_ms, k.updated_at FROM conditions k WHERE api.is_admin();
 
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for, or a place of a key, only where somebody sees that as well.
 CREATE VIEW api.evidence AS
@@ -1091,6 +1160,9 @@ DROP TABLE users;
 DROP TRIGGER connectors_gone ON connectors;
 DROP TRIGGER connectors_given ON connectors;
 DROP FUNCTION connectors_given();
+DROP TRIGGER connectors_keys_changed ON connectors;
+DROP TRIGGER connectors_keys_named ON connectors;
+DROP FUNCTION connectors_name_keys();
 DROP TABLE connector_handovers;
 DROP TRIGGER connector_secrets_noted ON connector_secrets;
 DROP FUNCTION connector_secrets_audit();

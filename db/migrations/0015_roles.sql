@@ -21,7 +21,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA moves FROM PUBLIC;
 -- Who may call a trigger's function may put it on a temporary table, and it runs with the owner's rights there as well.
 REVOKE ALL ON FUNCTION connectors_user_insert(), connectors_user_update(), connectors_user_delete(),
     connectors_count(), documents_count(), connector_secrets_forget(), search_index_note(),
-    connectors_refuse_system(), connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
+    connectors_refuse_system(), connectors_audit(), connectors_by(), audit_row(), audit_refuse(), connectors_given(), connectors_name_keys(), access_tokens_stay_revoked(), connector_secrets_audit(), users_revoke_tokens(), removed_users_revoke(), identities_link(),
     provider_quota_take(text, double precision, double precision, integer) FROM PUBLIC;
 GRANT USAGE ON SCHEMA moves TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber;
 GRANT USAGE ON SCHEMA public TO echomind_scheduler, echomind_worker, echomind_semantic, echomind_console, echomind_subscriber,
@@ -57,7 +57,7 @@ GRANT USAGE ON SCHEMA condition_queries TO echomind_scheduler, echomind_administ
 GRANT USAGE ON SCHEMA public TO echomind_conditions, echomind_administrator;
 REVOKE ALL ON FUNCTION condition_queries.conditions_write() FROM PUBLIC;
 ALTER FUNCTION condition_queries.conditions_write() OWNER TO echomind_conditions;
-REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_settle_scope(), connectors_note_system() FROM PUBLIC;
+REVOKE ALL ON FUNCTION connectors_refuse_condition(), connectors_settle_scope(), connectors_note_system(), connectors_note_job() FROM PUBLIC;
 GRANT SELECT ON conditions TO echomind_scheduler, echomind_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON conditions TO echomind_administrator;
 -- Types of the system: the console may not write this column.
@@ -169,16 +169,17 @@ REVOKE ALL ON FUNCTION api.bound_tokens(integer), api.bound_sessions(integer) FR
 GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), moves.cancel(uuid, text), moves.trigger_sync(integer, boolean, jsonb),
     moves.interval_slot(integer, timestamptz, integer, integer), moves.release_lock(text, bigint, text) TO echomind_api;
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.run_after, api.audit, api.tokens, api.evidence,
-    api.documents, api.sources, api.chunks, api.search_index, api.locks, api.limits TO echomind_api;
+    api.documents, api.sources, api.chunks, api.search_index, api.locks, api.limits, api.chained, api.scheduled_jobs, api.conditions TO echomind_api;
+GRANT INSERT, UPDATE (accepts, max_age_minutes, timeout_minutes), DELETE ON api.chained TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, created_by, updated_by) ON api.creatable TO echomind_api;
 GRANT UPDATE (name, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, updated_by), DELETE ON api.changeable TO echomind_api;
 GRANT UPDATE (name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
-    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
+    deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,
     deletion_guard, updated_by) ON api.givable TO echomind_api;
 
 -- Dashboards: what goes on, and nothing of what is in it.

@@ -58,6 +58,13 @@ SELECT b.name, b.mode, b.spread_minutes, b.user_id,
     b.except_connectors, b.version + k.version AS version, k.version AS calendar_version, k.time_zone, k.entries
 FROM blackouts b JOIN calendars k ON k.name = b.calendar;
 
+-- The windows that may hold connectors of the viewer's: those of no owner, and of the viewer. The exceptions that the viewer sees.
+CREATE VIEW api.blackouts AS
+SELECT b.name, b.calendar, b.user_id, b.type, b.provider, ARRAY(SELECT e.id FROM unnest(b.except_connectors) e(id) WHERE api.sees_connector(e.id)) AS except_connectors,
+    b.mode, b.spread_minutes, b.updated_at, k.time_zone, k.entries
+FROM blackouts b JOIN calendars k ON k.name = b.calendar
+WHERE api.is_superadmin() OR (api.viewer_id() IS NOT NULL AND coalesce(b.user_id, api.viewer_id()) = api.viewer_id());
+
 -- Refuses what cannot be, gives a window its version, and has those looked at whom it holds.
 -- +goose StatementBegin
 CREATE FUNCTION blackouts_write() RETURNS trigger
@@ -234,7 +241,7 @@ REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connector
     moves.released_at(blackout_holds, timestamptz), moves.release_held(integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer) TO echomind_scheduler;
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
-GRANT SELECT ON blackouts, blackout_windows TO echomind_api;
+GRANT SELECT ON api.blackouts, blackout_windows TO echomind_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blackouts TO echomind_administrator;
 GRANT SELECT ON blackout_windows TO echomind_administrator;   -- whether what it has written stands
 -- Whoever writes a type's provider takes its connectors out of windows.
@@ -254,6 +261,7 @@ DROP TRIGGER connectors_hold_until ON connectors;
 DROP FUNCTION connectors_hold_until();
 DROP TRIGGER connectors_leave_blackout ON connectors;
 DROP FUNCTION connectors_leave_blackout();
+DROP VIEW api.blackouts;
 DROP VIEW blackout_windows;
 DROP TABLE blackout_holds;
 DROP TABLE blackouts;

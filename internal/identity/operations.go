@@ -38,6 +38,17 @@ const (
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
 	WatchEvents      Operation = "events.watch"
+	ListBlackouts    Operation = "blackouts.list"
+	ListConditions   Operation = "conditions.list"
+
+	ListJobs            Operation = "jobs.list"
+	ListScheduledJobs   Operation = "scheduled_jobs.list"
+	GetScheduledJob     Operation = "scheduled_jobs.get"
+	UpdateScheduledJob  Operation = "scheduled_jobs.update"
+	EnableScheduledJob  Operation = "scheduled_jobs.enable"
+	DisableScheduledJob Operation = "scheduled_jobs.disable"
+	TriggerScheduledJob Operation = "scheduled_jobs.trigger"
+	ScheduledJobHistory Operation = "scheduled_jobs.history"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -95,6 +106,17 @@ var rules = map[Operation]Rule{
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
 	WatchEvents:      {Read, User, Nothing},
+	ListBlackouts:    {Read, User, Nothing},
+	ListConditions:   {Read, Admin, Nothing},
+
+	ListJobs:            {Read, Admin, Nothing},
+	ListScheduledJobs:   {Read, Admin, Nothing},
+	GetScheduledJob:     {Read, User, ToSee},
+	UpdateScheduledJob:  {Write, User, ToChange},
+	EnableScheduledJob:  {Operate, User, ToChange},
+	DisableScheduledJob: {Operate, User, ToChange},
+	TriggerScheduledJob: {Operate, User, ToChange},
+	ScheduledJobHistory: {Read, User, ToSee},
 }
 
 // Operations are all of them.

@@ -154,9 +154,12 @@ func (a *API) routes() {
 	a.identityRoutes()
 	a.connectorRoutes()
 	a.runRoutes()
+	a.jobRoutes()
 	a.lookRoutes()
 	a.administrationRoutes()
 	a.calendarRoutes()
+	a.blackoutRoutes()
+	a.conditionRoutes()
 	a.searchRoutes()
 	a.watchRoutes()
 }

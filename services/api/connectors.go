@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -166,17 +167,20 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 	by := "user " + fmt.Sprint(requestOf(ctx).UserID)
 	p := dbgen.AddConnectorParams{
 		Name: in.Body.Name, Type: in.Body.Type, UserID: new(requestOf(ctx).UserID), Scope: "user", Config: []byte("{}"), TimeZone: "UTC", SpreadPercent: 10,
-		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, MaxRetries: 5, DeletionGuard: true, By: &by,
+		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, CalendarUse: slots.Exclude, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		if err := in.Body.takeTurn(ctx, q); err != nil {
+			return "", err
+		}
 		if err := mayCreate(ctx, q, p); err != nil {
 			return "", err
 		}
 		if err := in.Body.check(p); err != nil {
 			return "", err
 		}
-		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given {
+		if !in.Body.RefreshFreqMinutes.Given && !in.Body.ScheduleCron.Given && !in.Body.follows() {
 			minutes, err := q.DefaultRefresh(ctx, p.Type)
 			if err != nil {
 				return "", err
@@ -190,7 +194,10 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 		if err := a.seal(&sealed); err != nil {
 			return "", err
 		}
-		_, err := q.AddConnector(ctx, sealed)
+		if _, err := q.AddConnector(ctx, sealed); err != nil {
+			return "", unknownName(err, p)
+		}
+		_, err := in.Body.writeChain(ctx, q, p.ID)
 		return strconv.Itoa(int(p.ID)), err
 	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
 		id, err := number(done)
@@ -240,76 +247,6 @@ func (v Versioned) check(of dbgen.ApiChangeable) error {
 	return nil
 }
 
-// UpdateConnector is what to change.
-type UpdateConnector struct {
-	Versioned
-	Body ConnectorPatch
-}
-
-func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		old, err := locked(ctx, q, in.number())
-		if err != nil {
-			return err
-		}
-		if err := in.check(old); err != nil {
-			return err
-		}
-		p := dbgen.AddConnectorParams{
-			ID: old.ID, Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
-			RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, RunAtOnce: old.RunAtOnce, TimeZone: old.TimeZone, DstGap: old.DstGap, DstOverlap: old.DstOverlap,
-			SpreadPercent: old.SpreadPercent, DeadlineMinutes: old.DeadlineMinutes, Overlap: old.Overlap, OncePer: old.OncePer, CatchUp: old.CatchUp,
-			CatchUpMost: old.CatchUpMost, CatchUpMinutes: old.CatchUpMinutes, FreshWithinMinutes: old.FreshWithinMinutes, MaxRetries: old.MaxRetries, DeletionGuard: old.DeletionGuard,
-		}
-		before := p
-		in.Body.Name.set(&p.Name, "")
-		in.Body.Type.set(&p.Type, "")
-		in.Body.apply(&p, requestOf(ctx).Who)
-		if err := in.Body.check(p); err != nil {
-			return err
-		}
-		if same(p, before) { // nobody's work is signed by who changes nothing of it
-			out, err = seen(ctx, q, in.number())
-			return err
-		}
-		given := p.Type != old.Type || !isOf(p.UserID, old.UserID) || p.Scope != old.Scope || (p.ScopeID == nil) != (old.ScopeID == nil) || p.ScopeID != nil && *p.ScopeID != *old.ScopeID
-		if given {
-			if who := requestOf(ctx); !isOf(old.UserID, &who.UserID) && !who.Role.AtLeast(identity.Superadmin) {
-				return problem.Forbidden(fmt.Sprintf("Connector %d is user %d's: its owner, scope and type are for them and for superadmins to change.", old.ID, ownerOf(old.UserID)),
-					"Leave type, user_id, scope and scope_id away, or ask its owner.")
-			}
-			if err := mayCreate(ctx, q, p); err != nil {
-				return err
-			}
-		}
-		if err := a.seal(&p); err != nil {
-			return err
-		}
-		by := fmt.Sprintf("user %d", requestOf(ctx).UserID)
-		if given {
-			_, err = q.GiveConnector(ctx, dbgen.GiveConnectorParams{
-				ID: p.ID, Name: p.Name, Type: p.Type, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-				ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
-				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-				CatchUpMinutes: p.CatchUpMinutes, FreshWithinMinutes: p.FreshWithinMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
-			})
-		} else {
-			_, err = q.UpdateConnector(ctx, dbgen.UpdateConnectorParams{
-				ID: p.ID, Name: p.Name, Config: p.Config, RefreshFreqMinutes: p.RefreshFreqMinutes,
-				ScheduleCron: p.ScheduleCron, RunAtOnce: p.RunAtOnce, TimeZone: p.TimeZone, DstGap: p.DstGap, DstOverlap: p.DstOverlap, SpreadPercent: p.SpreadPercent,
-				DeadlineMinutes: p.DeadlineMinutes, Overlap: p.Overlap, OncePer: p.OncePer, CatchUp: p.CatchUp, CatchUpMost: p.CatchUpMost,
-				CatchUpMinutes: p.CatchUpMinutes, FreshWithinMinutes: p.FreshWithinMinutes, MaxRetries: p.MaxRetries, DeletionGuard: p.DeletionGuard, By: &by,
-			})
-		}
-		if err != nil {
-			return err
-		}
-		out, err = seen(ctx, q, in.number())
-		return err
-	})
-	return out, err
-}
-
 // Nothing is the answer without a body.
 type Nothing struct{}
 
@@ -328,13 +265,16 @@ func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, err
 	return &Nothing{}, err
 }
 
+// SyncRequest is how to sync.
+type SyncRequest struct {
+	AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
+	Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
+}
+
 // SyncConnector asks for a sync.
 type SyncConnector struct {
 	OnceByID
-	Body *struct {
-		AllowDeletions bool   `json:"allow_deletions,omitempty" doc:"The sync may delete many documents at once."`
-		Parameters     Object `json:"parameters,omitempty" doc:"What one run of a job has over the configuration: a JSON merge patch."`
-	}
+	Body *SyncRequest
 }
 
 // Asked is what was asked for.

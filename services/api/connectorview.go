@@ -36,6 +36,11 @@ type Connector struct {
 	CatchUpMinutes     *int32              `json:"catch_up_minutes"`
 	FreshWithinMinutes *int32              `json:"fresh_within_minutes" doc:"How old what is stored of it may be."`
 	Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
+	Calendar           *string             `json:"calendar" doc:"The calendar that its schedule asks."`
+	CalendarUse        string              `json:"calendar_use" enum:"exclude,only"`
+	Condition          *string             `json:"condition" doc:"What is asked before a slot runs."`
+	ConcurrencyKeys    []string            `json:"concurrency_keys" nullable:"true" doc:"Its own; its type may have more."`
+	WaitsForKey        *string             `json:"waits_for_key" doc:"The key that is full, where it waits for one."`
 	RunAfter           []Upstream          `json:"run_after" nullable:"true" doc:"Connectors that it runs after, those that you see; null in lists."`
 	MaxRetries         int32               `json:"max_retries"`
 	DeletionGuard      bool                `json:"deletion_guard"`
@@ -65,7 +70,7 @@ func viewConnector(c dbgen.ApiConnector) Connector {
 		OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes,
 		FreshWithinMinutes: c.FreshWithinMinutes, Freshness: freshness.Of(freshness.Connector{
 			FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
-		}, c.SeenAt), MaxRetries: c.MaxRetries,
+		}, c.SeenAt), Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, ConcurrencyKeys: c.ConcurrencyKeys, WaitsForKey: c.WaitsForKey, MaxRetries: c.MaxRetries,
 		DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: shownText(c.StatusMessage), FailureCount: c.FailureCount, LastSyncAt: utc(c.LastSyncAt),
 		NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince), TriggerRequestedAt: utc(c.TriggerRequestedAt),
 		DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/slots"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -38,8 +41,14 @@ type Settings struct {
 	CatchUpMost        Field[int32]  `json:"catch_up_most,omitempty" minimum:"1" maximum:"1000"`
 	CatchUpMinutes     Field[int32]  `json:"catch_up_minutes,omitempty" minimum:"1" maximum:"525600"`
 	FreshWithinMinutes Field[int32]  `json:"fresh_within_minutes,omitempty" minimum:"1" maximum:"525600" doc:"How old what is stored of it may be; null = nobody has said."`
+	Calendar           Field[string] `json:"calendar,omitempty" maxLength:"63" doc:"The calendar that the schedule asks: one of /api/v1/calendars."`
+	CalendarUse        Field[string] `json:"calendar_use,omitempty" enum:"exclude,only" doc:"Whether slots run on none of its times, or on no other."`
+	Condition          Field[string] `json:"condition,omitempty" maxLength:"63" doc:"Of a job: what is asked before a slot runs, one of /api/v1/conditions."`
 	MaxRetries         Field[int32]  `json:"max_retries,omitempty" minimum:"1" maximum:"1000"`
 	DeletionGuard      Field[bool]   `json:"deletion_guard,omitempty"`
+
+	ConcurrencyKeys Field[[]string]      `json:"concurrency_keys,omitempty" maxItems:"4" doc:"What it shares with others, and bears only so many runs at once. Superadmins alone name them."`
+	RunAfter        Field[[]NewUpstream] `json:"run_after,omitempty" maxItems:"1000" doc:"Connectors that it runs after; those that you do not see stay."`
 }
 
 // NewConnector is a connector that is to be added.
@@ -87,6 +96,15 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 	}
 	s.applySchedule(p)
 	s.FreshWithinMinutes.put(&p.FreshWithinMinutes)
+	s.Calendar.put(&p.Calendar)
+	s.CalendarUse.set(&p.CalendarUse, slots.Exclude)
+	s.Condition.put(&p.Condition)
+	if s.ConcurrencyKeys.Given {
+		p.ConcurrencyKeys = nil
+		if keys := s.ConcurrencyKeys.Value; keys != nil && len(*keys) > 0 {
+			p.ConcurrencyKeys = *keys
+		}
+	}
 	s.MaxRetries.set(&p.MaxRetries, 5)
 	s.DeletionGuard.set(&p.DeletionGuard, true)
 }
@@ -126,6 +144,11 @@ func (s Settings) check(p dbgen.AddConnectorParams) error {
 		}
 		if err := unmasked(object, "body.config"); err != nil {
 			return err
+		}
+	}
+	for field, given := range map[string]*string{"calendar": s.Calendar.Value, "condition": s.Condition.Value} {
+		if strings.ContainsRune(text(given), 0) {
+			return problem.Invalid("body."+field, "must be a name")
 		}
 	}
 	if s.TimeZone.Given {
@@ -200,4 +223,15 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 			"Leave user_id and scope away, or ask somebody who may.")
 	}
 	return nil
+}
+
+// unknownName says which name the database does not know; other errors stay.
+func unknownName(err error, p dbgen.AddConnectorParams) error {
+	switch postgres.Constraint(err) {
+	case "connectors_calendar_known":
+		return problem.Invalid("body.calendar", fmt.Sprintf("%q is no calendar; name one that /api/v1/calendars lists, or null", text(p.Calendar)))
+	case "connectors_condition_known":
+		return problem.Invalid("body.condition", fmt.Sprintf("%q is no condition; name one that /api/v1/conditions lists, or null", text(p.Condition)))
+	}
+	return err
 }

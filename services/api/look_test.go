@@ -69,7 +69,7 @@ func TestWhyIsAnsweredWhileNATSIsAwayAndSaysNothingOfItsAddress(t *testing.T) {
 	}
 }
 
-// Who has a place of a concurrency key is for who sees that connector; nobody names a key over REST.
+// Who has a place of a concurrency key is for who sees that connector.
 func TestAFullKeyIsShownAndItsHolderToWhoSeesIt(t *testing.T) {
 	t.Parallel()
 	w := withNATS(t)
@@ -86,10 +86,7 @@ func TestAFullKeyIsShownAndItsHolderToWhoSeesIt(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(why), fmt.Sprintf("connector %d", other.id))
 	require.Contains(t, fmt.Sprint(super.get(path+"/why")), fmt.Sprintf("of connector %d", other.id))
 	require.Contains(t, me.signedIn().get(fmt.Sprintf("/sources/%d", mine)).text, "the concurrency key may have more at once")
-	for _, c := range []caller{me, super} {
-		require.Equal(t, 422, c.do("PATCH", path, map[string]any{"concurrency_keys": []string{"other"}}).status)
-		require.NotContains(t, c.get(path), "concurrency_keys")
-	}
+	require.Equal(t, []any{[]any{"tenant-42"}, "tenant-42"}, []any{me.get(path)["concurrency_keys"], me.get(path)["waits_for_key"]})
 }
 
 // Who has a lock is for who sees that connector.

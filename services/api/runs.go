@@ -189,8 +189,16 @@ type RunList struct {
 }
 
 func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
-	at := runPlace{}
-	next, err := a.place(ctx, in.PageToken, in.RunFilter, &at)
+	return a.runs(ctx, in, false)
+}
+
+// runs are those of all types, or of jobs alone.
+func (a *API) runs(ctx context.Context, in *RunList, jobs bool) (*RunPage, error) {
+	at, filter := runPlace{}, any(in.RunFilter)
+	if jobs {
+		filter = []any{"jobs", in.RunFilter}
+	}
+	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +206,7 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 	var behind *runPlace
 	out := &RunPage{}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		found, behind, err = pageOfRuns(ctx, q, in, at)
+		found, behind, err = pageOfRuns(ctx, q, in, jobs, at)
 		return err
 	})
 	if behind != nil {
@@ -210,7 +218,7 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // pageOfOpenRuns finds open runs behind a place, and where to go on, if there are more: by number, as they are found by nothing else without
 // looking at all of them; those of the page the latest claimed first.
-func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
+func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
 	through, err := q.OpenRunsThrough(ctx, dbgen.OpenRunsThroughParams{After: at.ID, Look: lookback})
 	further := err == nil
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -223,7 +231,7 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPl
 		if behind != nil {
 			at.ID = behind.ID
 		}
-		return q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Page: rows})
+		return q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Jobs: jobs, Page: rows})
 	})
 	if err != nil {
 		return nil, nil, err
@@ -239,9 +247,9 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPl
 }
 
 // pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
-func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
+func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
 	if !at.Ended && (in.Status == "" || in.Status == "running") {
-		found, next, err = pageOfOpenRuns(ctx, q, in, at)
+		found, next, err = pageOfOpenRuns(ctx, q, in, jobs, at)
 		if err != nil || next != nil {
 			return found, next, err
 		}
@@ -272,7 +280,7 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, at runPlace)
 			at.At, at.ID = *behind.CompletedAt, behind.ID
 		}
 		return q.EndedRuns(ctx, dbgen.EndedRunsParams{
-			Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Page: rows,
+			Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Jobs: jobs, Page: rows,
 		})
 	})
 	if err != nil {

@@ -76,6 +76,10 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("GET", "/runs/"+on.run.String(), nil).status
 	case identity.CancelRun:
 		return c.do("POST", "/runs/"+on.run.String()+"/cancel", nil).status
+	case identity.GetScheduledJob, identity.UpdateScheduledJob, identity.EnableScheduledJob, identity.DisableScheduledJob, identity.TriggerScheduledJob, identity.ScheduledJobHistory:
+		if on.System { // no source is found by its name
+			return c.tryJob(operation)
+		}
 	case identity.CreateConnector:
 		body := map[string]any{"name": "new", "type": typeOf(on.Ownership), "user_id": on.UserID, "scope": on.Scope, "refresh_freq_minutes": nil}
 		if on.Scope == "system" { // there is one of its type
@@ -90,9 +94,28 @@ func (c caller) try(operation identity.Operation, on something) int {
 	return 0
 }
 
+// tryJob asks for an operation on the job that is called x.
+func (c caller) tryJob(operation identity.Operation) int {
+	c.Helper()
+	const path = "/admin/scheduled-jobs/x"
+	switch operation {
+	case identity.UpdateScheduledJob:
+		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
+	case identity.EnableScheduledJob:
+		return c.do("POST", path+"/enable", nil).status
+	case identity.DisableScheduledJob:
+		return c.do("POST", path+"/disable", nil).status
+	case identity.TriggerScheduledJob:
+		return c.do("POST", path+"/trigger", nil).status
+	case identity.ScheduledJobHistory:
+		return c.do("GET", path+"/history", nil).status
+	}
+	return c.do("GET", path, nil).status
+}
+
 // expected is what the table of rules, and of ownership, says.
 func expected(who identity.Who, operation identity.Operation, of identity.Ownership) int {
-	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202}[operation]
+	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202, identity.TriggerScheduledJob: 202}[operation]
 	if done == 0 {
 		done = http.StatusOK
 	}

@@ -188,7 +188,7 @@ func (w *watcher) seen(ctx context.Context, some []told, next position) (map[int
 func (a *API) seenOf(ctx context.Context, ids []int32) (map[int32]*time.Time, error) {
 	since := map[int32]*time.Time{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		rows, err := q.SeenOf(ctx, ids)
+		rows, err := q.EventsSeenOf(ctx, ids)
 		for _, r := range rows {
 			since[r.ID] = r.Since
 		}

@@ -16,3 +16,7 @@ SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries
 
 -- name: GetCalendar :one
 SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = @name::text;
+
+-- name: ListConditions :many
+-- The query of each is null for who may not see it.
+SELECT * FROM api.conditions WHERE name > @after::text ORDER BY name LIMIT @page::integer;

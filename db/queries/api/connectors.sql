@@ -25,7 +25,7 @@ SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
 -- Since which version of a connector's configuration the viewer sees what it has done. No row: they do not see it.
 SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.version IS NOT NULL;
 
--- name: SeenOf :many
+-- name: EventsSeenOf :many
 -- Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
 SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
 FROM unnest(@ids::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
@@ -43,10 +43,11 @@ SELECT nextval('connectors_id_seq')::integer AS id;
 
 -- name: AddConnector :one
 INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
-    deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition,
+    concurrency_keys, max_retries, deletion_guard, created_by, updated_by)
 VALUES (@id, @name, @type, @user_id, @scope, @scope_id, @config, @refresh_freq_minutes, @schedule_cron, @run_at_once, @time_zone, @dst_gap, @dst_overlap,
-    @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @max_retries, @deletion_guard, @by, @by)
+    @spread_percent, @deadline_minutes, @overlap, @once_per, @catch_up, @catch_up_most, @catch_up_minutes, @fresh_within_minutes, @calendar, @calendar_use, @condition,
+    @concurrency_keys, @max_retries, @deletion_guard, @by, @by)
 RETURNING id;
 
 -- name: UpdateConnector :one
@@ -55,7 +56,8 @@ SET name = @name, config = @config,
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    fresh_within_minutes = @fresh_within_minutes, max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+    fresh_within_minutes = @fresh_within_minutes, calendar = @calendar, calendar_use = @calendar_use, condition = @condition, concurrency_keys = @concurrency_keys,
+    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
 WHERE id = @id
 RETURNING id;
 
@@ -66,7 +68,8 @@ SET name = @name, type = @type, config = @config, scope = @scope, scope_id = @sc
     refresh_freq_minutes = @refresh_freq_minutes, schedule_cron = @schedule_cron, run_at_once = @run_at_once, time_zone = @time_zone,
     dst_gap = @dst_gap, dst_overlap = @dst_overlap, spread_percent = @spread_percent, deadline_minutes = @deadline_minutes,
     overlap = @overlap, once_per = @once_per, catch_up = @catch_up, catch_up_most = @catch_up_most, catch_up_minutes = @catch_up_minutes,
-    fresh_within_minutes = @fresh_within_minutes, max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
+    fresh_within_minutes = @fresh_within_minutes, calendar = @calendar, calendar_use = @calendar_use, condition = @condition, concurrency_keys = @concurrency_keys,
+    max_retries = @max_retries, deletion_guard = @deletion_guard, updated_by = @by
 WHERE id = @id
 RETURNING id;
 
@@ -94,7 +97,3 @@ SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: ConnectorStatus :one
 SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;
-
--- name: RunAfter :many
--- Whom a connector runs after, as far as the viewer sees them.
-SELECT upstream_id, accepts, max_age_minutes, timeout_minutes FROM api.run_after WHERE connector_id = @id ORDER BY upstream_id;

@@ -19,6 +19,7 @@ SELECT t.id::uuid AS id FROM (SELECT api.open_runs_through(@after::uuid, @look::
 -- A page of what is in flight, by number, up to one that OpenRunsThrough says.
 SELECT * FROM api.runs
 WHERE status = 'running' AND id > @after::uuid AND id <= @through::uuid AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (NOT @jobs::boolean OR type = ANY ((SELECT api.job_types())::text[]))
 ORDER BY id
 LIMIT @page::integer;
 
@@ -29,6 +30,7 @@ WHERE status <> 'running' AND completed_at >= @since::timestamptz
     AND completed_at <= @before::timestamptz AND (completed_at, id) < (@before::timestamptz, @before_id::uuid)
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (NOT @jobs::boolean OR type = ANY ((SELECT api.job_types())::text[]))
 ORDER BY completed_at DESC, id DESC
 LIMIT @page::integer;
 

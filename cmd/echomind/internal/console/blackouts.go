@@ -16,7 +16,6 @@ import (
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/blackouts"
-	"github.com/echomind/sync/internal/calendars"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -58,17 +57,9 @@ func (v *blackoutView) standing(rows []dbgen.BlackoutWindowsRow, now time.Time) 
 		if r.Name != v.Name {
 			continue
 		}
-		times, err := calendars.Read(r.TimeZone, r.Entries)
-		if err != nil {
-			problem := err.Error()
-			v.Problem = &problem
-			return
-		}
-		w := blackouts.Window{Name: r.Name, Mode: r.Mode}
-		if h, is := slots.Hold([]slots.Blackout{w.At(r.TimeZone, times)}, 1, now, time.Time{}); is {
-			if v.Stands = true; !h.End.IsZero() {
-				v.Until = &h.End
-			}
+		var err error
+		if v.Stands, v.Until, err = blackouts.Row(r).Standing(now); err != nil {
+			v.Problem = new(err.Error())
 		}
 	}
 }

@@ -80,6 +80,42 @@ func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([
 	return items, nil
 }
 
+const listConditions = `-- name: ListConditions :many
+SELECT name, query, user_ids, timeout_ms, updated_at FROM api.conditions WHERE name > $1::text ORDER BY name LIMIT $2::integer
+`
+
+type ListConditionsParams struct {
+	After string
+	Page  int32
+}
+
+// The query of each is null for who may not see it.
+func (q *Queries) ListConditions(ctx context.Context, arg ListConditionsParams) ([]ApiCondition, error) {
+	rows, err := q.db.Query(ctx, listConditions, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ApiCondition{}
+	for rows.Next() {
+		var i ApiCondition
+		if err := rows.Scan(
+			&i.Name,
+			&i.Query,
+			&i.UserIds,
+			&i.TimeoutMs,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listLimits = `-- name: ListLimits :many
 SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.limits WHERE user_id > $1::integer AND ($2::integer[] IS NULL OR user_id = ANY ($2::integer[])) ORDER BY user_id LIMIT $3::integer
 `

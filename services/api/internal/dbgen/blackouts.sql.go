@@ -7,6 +7,7 @@ package dbgen
 
 import (
 	"context"
+	"time"
 )
 
 const blackoutWindows = `-- name: BlackoutWindows :many
@@ -45,6 +46,64 @@ func (q *Queries) BlackoutWindows(ctx context.Context) ([]BlackoutWindowsRow, er
 			&i.Types,
 			&i.ExceptConnectors,
 			&i.Version,
+			&i.TimeZone,
+			&i.Entries,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listBlackouts = `-- name: ListBlackouts :many
+SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+FROM api.blackouts b WHERE b.name > $1::text ORDER BY b.name LIMIT $2::integer
+`
+
+type ListBlackoutsParams struct {
+	After string
+	Page  int32
+}
+
+type ListBlackoutsRow struct {
+	Name             string
+	Calendar         string
+	UserID           *int32
+	Type             *string
+	Provider         *string
+	ExceptConnectors []int32
+	Mode             string
+	SpreadMinutes    int32
+	UpdatedAt        time.Time
+	TimeZone         string
+	Entries          []byte
+}
+
+// Those that the viewer sees, with their times.
+func (q *Queries) ListBlackouts(ctx context.Context, arg ListBlackoutsParams) ([]ListBlackoutsRow, error) {
+	rows, err := q.db.Query(ctx, listBlackouts, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ListBlackoutsRow{}
+	for rows.Next() {
+		var i ListBlackoutsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Calendar,
+			&i.UserID,
+			&i.Type,
+			&i.Provider,
+			&i.ExceptConnectors,
+			&i.Mode,
+			&i.SpreadMinutes,
+			&i.UpdatedAt,
 			&i.TimeZone,
 			&i.Entries,
 		); err != nil {

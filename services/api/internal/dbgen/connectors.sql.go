@@ -14,10 +14,11 @@ import (
 
 const addConnector = `-- name: AddConnector :one
 INSERT INTO api.creatable (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
-    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries,
-    deletion_guard, created_by, updated_by)
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition,
+    concurrency_keys, max_retries, deletion_guard, created_by, updated_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $24)
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+    $25, $26, $27, $28, $28)
 RETURNING id
 `
 
@@ -43,6 +44,10 @@ type AddConnectorParams struct {
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
 	FreshWithinMinutes *int32
+	Calendar           *string
+	CalendarUse        string
+	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -71,6 +76,10 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
 		arg.FreshWithinMinutes,
+		arg.Calendar,
+		arg.CalendarUse,
+		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -206,8 +215,40 @@ func (q *Queries) Enable(ctx context.Context, id int32) (bool, error) {
 	return column_1, err
 }
 
+const eventsSeenOf = `-- name: EventsSeenOf :many
+SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
+FROM unnest($1::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
+WHERE s.version IS NOT NULL OR api.is_superadmin()
+`
+
+type EventsSeenOfRow struct {
+	ID    int32
+	Since *time.Time
+}
+
+// Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
+func (q *Queries) EventsSeenOf(ctx context.Context, ids []int32) ([]EventsSeenOfRow, error) {
+	rows, err := q.db.Query(ctx, eventsSeenOf, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EventsSeenOfRow{}
+	for rows.Next() {
+		var i EventsSeenOfRow
+		if err := rows.Scan(&i.ID, &i.Since); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, error) {
@@ -263,6 +304,8 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.Condition,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.KeptPlan,
 		&i.ParametersDueAt,
 		&i.SyncedVersion,
@@ -278,8 +321,9 @@ SET name = $1, type = $2, config = $3, scope = $4, scope_id = $5, user_id = $6,
     refresh_freq_minutes = $7, schedule_cron = $8, run_at_once = $9, time_zone = $10,
     dst_gap = $11, dst_overlap = $12, spread_percent = $13, deadline_minutes = $14,
     overlap = $15, once_per = $16, catch_up = $17, catch_up_most = $18, catch_up_minutes = $19,
-    fresh_within_minutes = $20, max_retries = $21, deletion_guard = $22, updated_by = $23
-WHERE id = $24
+    fresh_within_minutes = $20, calendar = $21, calendar_use = $22, condition = $23, concurrency_keys = $24,
+    max_retries = $25, deletion_guard = $26, updated_by = $27
+WHERE id = $28
 RETURNING id
 `
 
@@ -304,6 +348,10 @@ type GiveConnectorParams struct {
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
 	FreshWithinMinutes *int32
+	Calendar           *string
+	CalendarUse        string
+	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -333,6 +381,10 @@ func (q *Queries) GiveConnector(ctx context.Context, arg GiveConnectorParams) (i
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
 		arg.FreshWithinMinutes,
+		arg.Calendar,
+		arg.CalendarUse,
+		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,
@@ -368,7 +420,7 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors
 WHERE id > $1 AND id <= $2
     AND ($3::text IS NULL OR type = $3)
     AND ($4::text IS NULL OR strpos(lower(name), lower($4)) > 0)
@@ -464,6 +516,8 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.Condition,
 			&i.Calendar,
 			&i.CalendarUse,
+			&i.ConcurrencyKeys,
+			&i.WaitsForKey,
 			&i.KeptPlan,
 			&i.ParametersDueAt,
 			&i.SyncedVersion,
@@ -481,7 +535,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
 `
 
 // No row: there is none, or it is not for who asks to change.
@@ -538,6 +592,8 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.Condition,
 		&i.Calendar,
 		&i.CalendarUse,
+		&i.ConcurrencyKeys,
+		&i.WaitsForKey,
 		&i.KeptPlan,
 		&i.ParametersDueAt,
 		&i.SyncedVersion,
@@ -567,75 +623,6 @@ func (q *Queries) ReserveID(ctx context.Context) (int32, error) {
 	var id int32
 	err := row.Scan(&id)
 	return id, err
-}
-
-const runAfter = `-- name: RunAfter :many
-SELECT upstream_id, accepts, max_age_minutes, timeout_minutes FROM api.run_after WHERE connector_id = $1 ORDER BY upstream_id
-`
-
-type RunAfterRow struct {
-	UpstreamID     int32
-	Accepts        string
-	MaxAgeMinutes  *int32
-	TimeoutMinutes *int32
-}
-
-// Whom a connector runs after, as far as the viewer sees them.
-func (q *Queries) RunAfter(ctx context.Context, id int32) ([]RunAfterRow, error) {
-	rows, err := q.db.Query(ctx, runAfter, id)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []RunAfterRow{}
-	for rows.Next() {
-		var i RunAfterRow
-		if err := rows.Scan(
-			&i.UpstreamID,
-			&i.Accepts,
-			&i.MaxAgeMinutes,
-			&i.TimeoutMinutes,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const seenOf = `-- name: SeenOf :many
-SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
-FROM unnest($1::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
-WHERE s.version IS NOT NULL OR api.is_superadmin()
-`
-
-type SeenOfRow struct {
-	ID    int32
-	Since *time.Time
-}
-
-// Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
-func (q *Queries) SeenOf(ctx context.Context, ids []int32) ([]SeenOfRow, error) {
-	rows, err := q.db.Query(ctx, seenOf, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []SeenOfRow{}
-	for rows.Next() {
-		var i SeenOfRow
-		if err := rows.Scan(&i.ID, &i.Since); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const seenSince = `-- name: SeenSince :one
@@ -684,8 +671,9 @@ SET name = $1, config = $2,
     refresh_freq_minutes = $3, schedule_cron = $4, run_at_once = $5, time_zone = $6,
     dst_gap = $7, dst_overlap = $8, spread_percent = $9, deadline_minutes = $10,
     overlap = $11, once_per = $12, catch_up = $13, catch_up_most = $14, catch_up_minutes = $15,
-    fresh_within_minutes = $16, max_retries = $17, deletion_guard = $18, updated_by = $19
-WHERE id = $20
+    fresh_within_minutes = $16, calendar = $17, calendar_use = $18, condition = $19, concurrency_keys = $20,
+    max_retries = $21, deletion_guard = $22, updated_by = $23
+WHERE id = $24
 RETURNING id
 `
 
@@ -706,6 +694,10 @@ type UpdateConnectorParams struct {
 	CatchUpMost        int32
 	CatchUpMinutes     *int32
 	FreshWithinMinutes *int32
+	Calendar           *string
+	CalendarUse        string
+	Condition          *string
+	ConcurrencyKeys    []string
 	MaxRetries         int32
 	DeletionGuard      bool
 	By                 *string
@@ -730,6 +722,10 @@ func (q *Queries) UpdateConnector(ctx context.Context, arg UpdateConnectorParams
 		arg.CatchUpMost,
 		arg.CatchUpMinutes,
 		arg.FreshWithinMinutes,
+		arg.Calendar,
+		arg.CalendarUse,
+		arg.Condition,
+		arg.ConcurrencyKeys,
 		arg.MaxRetries,
 		arg.DeletionGuard,
 		arg.By,

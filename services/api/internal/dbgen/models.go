@@ -87,11 +87,21 @@ type ApiChangeable struct {
 	Condition          *string
 	Calendar           *string
 	CalendarUse        string
+	ConcurrencyKeys    []string
+	WaitsForKey        *string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
 	SyncedVersion      *int64
 	SeenAt             time.Time
 	MayChange          *bool
+}
+
+type ApiCondition struct {
+	Name      string
+	Query     *string
+	UserIds   []int32
+	TimeoutMs int32
+	UpdatedAt time.Time
 }
 
 type ApiConnector struct {
@@ -144,6 +154,8 @@ type ApiConnector struct {
 	Condition          *string
 	Calendar           *string
 	CalendarUse        string
+	ConcurrencyKeys    []string
+	WaitsForKey        *string
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
 	SyncedVersion      *int64

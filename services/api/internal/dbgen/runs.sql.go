@@ -34,8 +34,9 @@ WHERE status <> 'running' AND completed_at >= $1::timestamptz
     AND completed_at <= $2::timestamptz AND (completed_at, id) < ($2::timestamptz, $3::uuid)
     AND ($4::text IS NULL OR status = $4)
     AND ($5::text IS NULL OR type = $5)
+    AND (NOT $6::boolean OR type = ANY ((SELECT api.job_types())::text[]))
 ORDER BY completed_at DESC, id DESC
-LIMIT $6::integer
+LIMIT $7::integer
 `
 
 type EndedRunsParams struct {
@@ -44,6 +45,7 @@ type EndedRunsParams struct {
 	BeforeID uuid.UUID
 	Status   *string
 	Type     *string
+	Jobs     bool
 	Page     int32
 }
 
@@ -55,6 +57,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 		arg.BeforeID,
 		arg.Status,
 		arg.Type,
+		arg.Jobs,
 		arg.Page,
 	)
 	if err != nil {
@@ -222,14 +225,16 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 const openRuns = `-- name: OpenRuns :many
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status = 'running' AND id > $1::uuid AND id <= $2::uuid AND ($3::text IS NULL OR type = $3)
+    AND (NOT $4::boolean OR type = ANY ((SELECT api.job_types())::text[]))
 ORDER BY id
-LIMIT $4::integer
+LIMIT $5::integer
 `
 
 type OpenRunsParams struct {
 	After   uuid.UUID
 	Through uuid.UUID
 	Type    *string
+	Jobs    bool
 	Page    int32
 }
 
@@ -239,6 +244,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 		arg.After,
 		arg.Through,
 		arg.Type,
+		arg.Jobs,
 		arg.Page,
 	)
 	if err != nil {

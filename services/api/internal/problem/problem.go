@@ -36,7 +36,7 @@ type Problem struct {
 	cause     error
 }
 
-// Field is what is wrong with one field. It does not repeat the value, which may be a secret.
+// Field is what is wrong with one field. It repeats numbers and names of ours, and no value that may be a secret.
 type Field struct {
 	Field  string `json:"field"`
 	Detail string `json:"detail"`
@@ -210,6 +210,7 @@ var fields = map[string]Field{
 	"connectors_dst_overlap_known":      {"body.dst_overlap", "must be first, second or both, or null"},
 	"connectors_max_retries_range":      {"body.max_retries", "must be 1 to 1000"},
 	"connectors_policies":               {"body", "a policy of slots is out of its range"},
+	"connectors_keys_form":              {"body.concurrency_keys", "must be up to 4 of up to 128 letters, digits and _.:/@-, each beginning with a letter or a digit, and no user or password of a URL"},
 	"connectors_per_owner":              {"body.user_id", "has as many connectors as the quota allows"},
 	"access_tokens_expires_range":       {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_expires_later":       {"body.expires_at", "must be in the future"},
@@ -221,6 +222,13 @@ var fields = map[string]Field{
 	"request_keys_same":                 {"header.Idempotency-Key", "is that of another request; take a new one for each"},
 	"access_tokens_name_length":         {"body.name", "must have at most 200 characters"},
 	"access_tokens_user_id_positive":    {"body.user_id", "must be 1 or more"},
+}
+
+// said are constraints of which a trigger says more than the field's name: the value, and what to do.
+var said = map[string]struct{ field, fix string }{
+	"connectors_condition_allowed": {"body.condition", "name one that /api/v1/conditions lists for its owner, of a job, or null"},
+	"run_after_allowed":            {"body.run_after", "name connectors that its owner sees, and 1,000 at most"},
+	"run_after_no_cycle":           {"body.run_after", "take one of these away"},
 }
 
 // Of turns an error into an answer.
@@ -246,11 +254,16 @@ func Of(err error) *Problem {
 		return Forbidden("A token has at most the rights of its owner and of who makes it.", "Ask for a role and scopes that both have.")
 	case pg.ConstraintName == "access_tokens_ends":
 		return Forbidden("A token ends none that may more than it.", "Use one with its role and scopes, or ask a superadmin.")
+	case pg.ConstraintName == "connectors_keys_administered":
+		return Forbidden("Superadmins alone name concurrency keys: whose run has a place of one keeps others waiting.", "Leave concurrency_keys away, or ask a superadmin.")
 	case pg.ConstraintName == "connectors_trigger_disabled":
 		return Conflict("The connector is disabled.", "Enable it first.")
 	}
 	if field, known := fields[pg.ConstraintName]; known {
 		return Invalid(field.Field, field.Detail)
+	}
+	if of, known := said[pg.ConstraintName]; known {
+		return Invalid(of.field, strings.TrimPrefix(pg.Message, "run_after: ")+"; "+of.fix)
 	}
 	if postgres.Refused(err) {
 		p := Invalid("body", "PostgreSQL refuses a value")

@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+)
+
+func (a *API) conditionRoutes() {
+	register(a, identity.ListConditions, http.MethodGet, "/conditions", "List the conditions that jobs may name", http.StatusOK, a.listConditions)
+}
+
+// Condition is a question that is asked before a job runs.
+type Condition struct {
+	Name      string    `json:"name"`
+	Query     *string   `json:"query" doc:"What it asks the database; null for who is no superadmin."`
+	UserIDs   []int32   `json:"user_ids" nullable:"true" doc:"Whose jobs may name it; null = everybody's."`
+	TimeoutMS int32     `json:"timeout_ms" doc:"How long it may take for one job."`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// ConditionPage is one page of conditions.
+type ConditionPage struct {
+	Body struct {
+		Conditions    []Condition `json:"conditions"`
+		NextPageToken *string     `json:"next_page_token"`
+	}
+}
+
+func (a *API) listConditions(ctx context.Context, in *Paging) (*ConditionPage, error) {
+	at, out := "", &ConditionPage{}
+	next, err := a.place(ctx, in.PageToken, "conditions", &at)
+	if err != nil {
+		return nil, err
+	}
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		size := func(c dbgen.ApiCondition) int { return 4*len(c.UserIds) + len(text(c.Query)) }
+		found, more, err := filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiCondition) ([]dbgen.ApiCondition, error) {
+			if behind != nil {
+				at = behind.Name
+			}
+			return q.ListConditions(ctx, dbgen.ListConditionsParams{After: at, Page: rows})
+		})
+		if err != nil {
+			return err
+		}
+		out.Body.Conditions = make([]Condition, len(found))
+		for i, c := range found {
+			out.Body.Conditions[i] = Condition{c.Name, c.Query, c.UserIds, c.TimeoutMs, c.UpdatedAt.UTC()}
+		}
+		if more {
+			out.Body.NextPageToken = next(found[len(found)-1].Name)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// text is one that may be missing.
+func text(of *string) string {
+	if of == nil {
+		return ""
+	}
+	return *of
+}
