@@ -81,7 +81,7 @@ func (c *world) watchAt(client *http.Client, path string, headers ...string) *st
 	c.Helper()
 	ctx, cancel := context.WithCancel(c.Context())
 	c.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, "GET", c.server.URL+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server.URL+path, nil)
 	require.NoError(c, err)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -318,7 +318,7 @@ func TestNobodyHasAllStreams(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, "GET", b.server.URL+"/api/v1/events", nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.URL+"/api/v1/events", nil)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+me.token)
 		answered, err := http.DefaultClient.Do(r)
