@@ -39,7 +39,7 @@ var mayPublish = map[string]string{
 	api("STREAM.INFO.DOCUMENT_PROCESS"):     "scheduler chunker connector semantic api setup operator",
 	api("STREAM.INFO.DEAD_LETTERS"):         "scheduler chunker connector semantic setup operator",
 	api("STREAM.INFO.EVENTS"):               "scheduler chunker connector semantic api setup operator",
-	api("STREAM.MSG.GET.EVENTS"):            "api",
+	api("STREAM.MSG.GET.EVENTS"):            "api operator",
 	api("STREAM.CREATE.EVENTS"):             "setup",
 	api("STREAM.PURGE.EVENTS"):              "",
 	api("STREAM.CREATE.CONNECTOR_SYNC"):     "setup",
