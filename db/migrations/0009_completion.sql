@@ -369,14 +369,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whether a run that has brought nothing went on from a checkpoint behind which a whole listing has nothing left: the one before it, of the same configuration,
+-- has brought something, and was ended before it completed. It is asked before the connector is put.
+-- +goose StatementBegin
+CREATE FUNCTION moves.ends_listing(r open_runs) RETURNS boolean
+    LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
+    SELECT coalesce((SELECT k.listing -> 'whole' = 'true' FROM connectors k WHERE k.id = r.connector_id), false)
+        AND (r.documents_processed > 0 OR EXISTS (SELECT FROM (SELECT l.config_version, l.documents_processed FROM runs l
+            WHERE l.connector_id = r.connector_id ORDER BY l.started_at DESC LIMIT 1000) n WHERE n.config_version = r.config_version AND n.documents_processed > 0))
+$$;
+-- +goose StatementEnd
+
 -- SYNCING -> ACTIVE for a run that is fully stored.
 -- +goose StatementBegin
 CREATE FUNCTION moves.finish_stored(c connectors, r open_runs, verdict text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     -- Not where something of it was lost: a document that did not come may be in the source. Not where nothing came, whatever its
-    -- worker says: it may have found its source closed.
-    whole_source boolean := r.listing_whole AND verdict = 'completed' AND r.unnamed = 0 AND r.waiting = 0 AND c.kept_plan IS NULL;
+    -- worker says: it may have found its source closed; unless its listing was through before.
+    whole_source boolean := CASE WHEN r.listing_whole AND r.unnamed = 0 AND r.waiting = 0 AND c.kept_plan IS NULL
+        THEN verdict = 'completed' OR moves.ends_listing(r) ELSE false END;
 BEGIN
     PERFORM moves.end_runs(ARRAY[r.id], verdict, coalesce(r.reason, CASE verdict WHEN 'skipped' THEN 'nothing had changed' END), own => true);
     -- The first run that lists the whole source under a configuration: what it did not bring is not in the source.
@@ -536,6 +548,7 @@ DROP FUNCTION moves.try_fail_lost(connectors, text, boolean);
 DROP FUNCTION moves.fail_lost(connectors, text);
 DROP FUNCTION moves.fail_cut(connectors, open_runs);
 DROP FUNCTION moves.finish_stored(connectors, open_runs, text);
+DROP FUNCTION moves.ends_listing(open_runs);
 DROP FUNCTION moves.complete_locked(connectors, open_runs, integer);
 DROP FUNCTION moves.complete_all(uuid[], integer);
 DROP FUNCTION moves.complete(uuid, integer);

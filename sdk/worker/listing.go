@@ -28,6 +28,8 @@ type listing struct {
 	begun   int32 // how many listings this try has begun or continued
 	current int32 // the number of the current one; 0 = none
 	whole   bool  // nothing is left out so far
+	// handedOn says that a checkpoint of an earlier run has handed it on as whole.
+	handedOn bool
 	// earlier are the parts that earlier runs have listed, each up to that run's last checkpoint: what a run showed later is listed
 	// again.
 	earlier []listingPart
@@ -135,7 +137,8 @@ func (r *Run) listingState() *listing {
 	}
 	handedOn := r.request.GetListing().GetFields()
 	// Without a cursor the listing starts at the beginning.
-	r.inListing = &listing{whole: len(r.request.GetState().GetFields()) == 0 || handedOn[carriedWhole].GetBoolValue()}
+	isWhole := handedOn[carriedWhole].GetBoolValue()
+	r.inListing = &listing{whole: len(r.request.GetState().GetFields()) == 0 || isWhole, handedOn: isWhole}
 	for name, value := range handedOn[carriedSeen].GetStructValue().GetFields() {
 		try, err := uuid.Parse(name)
 		if err != nil {
@@ -157,6 +160,13 @@ func (r *Run) isWhole() bool { return r.listingState().whole && !r.partial }
 func (r *Run) leavesListing() bool {
 	l := r.listingState()
 	return l.current > 0 && r.newState == nil && (r.lastCheckpoint.no > 0 || len(l.earlier) > 0)
+}
+
+// endsWhole says whether the completing run ends a listing of the whole source. One that brings nothing does where an earlier run has listed what there was
+// and did not come to its end; else its source may be closed. r.mu is held.
+func (r *Run) endsWhole(end error) bool {
+	brings := r.outbox.total() > r.notes.Load()
+	return end == nil && r.isWhole() && !r.leavesListing() && (brings || r.listingState().handedOn)
 }
 
 // finalState is the state that the completing run leaves; nil leaves that of the last checkpoint, together with its listing. A

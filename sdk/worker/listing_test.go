@@ -93,6 +93,13 @@ func TestARunThatShowedNothingIsNotWhole(t *testing.T) {
 	}
 }
 
+// The run before it was ended behind its last checkpoint: what its listing did not show is looked for all the same.
+func TestARunThatFindsNothingLeftOfAWholeListingIsWhole(t *testing.T) {
+	f := newFixture(t)
+	trip := f.inside(func(context.Context, *worker.Run) error { return nil }, after(map[string]any{"page": 9}, map[string]any{"whole": true}))
+	require.True(t, f.sent(trip)[0].GetCompleted().ListingWhole)
+}
+
 func TestAListingThatIsOverDoesNotOutliveItsRun(t *testing.T) {
 	f := newFixture(t)
 	for name, c := range map[string]struct {

@@ -91,7 +91,8 @@ func (r *Run) Config(v any) error {
 // After the first whole listing of a configuration the documents that were stored under an earlier one, and not shown, are
 // deleted. A run is whole where it began with an empty State, or called BeginListing, or goes on from a checkpoint of such a
 // run; not where it, or the run that it goes on from, called ListingPartial, nor where it returns Skipped or stores nothing,
-// nor where its listing goes on. So a run that reads a list of changes is never whole.
+// nor where its listing goes on. One that stores nothing is whole where it goes on from a checkpoint of a whole run that has stored something: there was
+// nothing left. So a run that reads a list of changes is never whole.
 func (r *Run) ListingPartial() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +283,7 @@ func (r *Run) complete(end error) (uint64, error) {
 	r.mu.Lock()
 	m := r.envelope(0)
 	m.Body = &internalpb.DocumentProcessRequest_Completed{Completed: &internalpb.SyncCompleted{
-		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: end == nil && r.isWhole() && !r.leavesListing(),
+		Total: r.outbox.total(), NewState: r.finalState(), ListingWhole: r.endsWhole(end),
 		Unchanged: r.unchanged.Load(), Reason: r.reason(end),
 	}}
 	r.mu.Unlock()

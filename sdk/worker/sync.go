@@ -182,7 +182,10 @@ func (w *Worker) complete(
 		return w.endJob(ctx, run, end)
 	}
 	held := errors.Is(run.said.last(ctx), lifecycle.ErrHeld) // before semantic can end the run
-	if run.outbox.total() == 0 && !held {
+	run.mu.Lock()
+	isWhole := run.endsWhole(end)
+	run.mu.Unlock()
+	if run.outbox.total() == 0 && !held && !isWhole { // else semantic looks for what the listing did not show
 		if how, ended, err := w.skip(ctx, run, end); ended {
 			return how, err
 		}

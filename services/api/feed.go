@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,8 +17,8 @@ import (
 const (
 	// keptEvents is how many of the newest events are in memory: so far back somebody may go on.
 	keptEvents = 5000
-	// pageEvents is how many are told at once.
-	pageEvents = 500
+	// pageEvents is how many are told at once: so many are in memory once more for each who watches and is slow.
+	pageEvents = 100
 	// mostSights is of how many viewers it is remembered at once what they see of new events.
 	mostSights = 1000
 	// lookEvery is how often the stream is asked for new events, while somebody watches, and lookTimeout bounds one look.
@@ -147,6 +148,18 @@ func (f *feed) now() (p position, err error) {
 func (f *feed) position() position {
 	p, _ := f.now()
 	return p
+}
+
+// ready is now, once it is known: where somebody is at the first look, it waits for that.
+func (f *feed) ready(ctx context.Context) (position, error) {
+	f.look(ctx)
+	newest, err := f.now()
+	if errors.Is(err, errAsking) {
+		f.looking.Lock()
+		f.looking.Unlock() //nolint:staticcheck // whoever had it has looked
+		newest, err = f.now()
+	}
+	return newest, err
 }
 
 // behind are up to so many events behind a place, and the place behind them. Where they are not all there any more, isWhole is false, and the place is the newest.

@@ -54,8 +54,7 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 	if err := a.watchers.enter(lasting, requestOf(ctx).UserID); err != nil {
 		return nil, err
 	}
-	a.feed.look(ctx)
-	newest, err := a.feed.now()
+	newest, err := a.feed.ready(ctx)
 	if err != nil {
 		return nil, problem.EventsAway(err)
 	}

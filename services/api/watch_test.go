@@ -197,6 +197,20 @@ func TestAStreamGoesOnBehindItsLastEventAtEveryReplica(t *testing.T) {
 	}
 }
 
+func TestWhoIsFarBehindIsToldEverythingInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(7, identity.User), b.connector(7, "user")
+	s := me.watch("")
+	s.until(b.tells(id))
+	s.close()
+	var want []string
+	for range 250 {
+		want = append(want, "run"+b.tells(id))
+	}
+	require.Equal(t, want, me.watch("", "Last-Event-ID", s.last).until(b.tells(id)))
+}
+
 func TestWhoComesBackTooLateIsToldToBeginAnew(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)

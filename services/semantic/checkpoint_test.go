@@ -275,3 +275,38 @@ func TestARunThatBeginsOrEndsAListingHasComeFurther(t *testing.T) {
 	}
 	require.Equal(t, []int32{0, 0, 1, 1, 2}, counted)
 }
+
+// A run that was ended behind the last checkpoint of its listing has no successor that shows anything: what it did not show is in the source no more.
+func TestWhatANewConfigurationDoesNotHaveGoesAlsoWhereItsListingWasThroughAndItsRunDidNotComplete(t *testing.T) {
+	whole, err := structpb.NewStruct(map[string]any{"whole": true})
+	require.NoError(t, err)
+	for name, b := range map[string]struct {
+		brings  bool
+		listing *structpb.Struct
+		left    string
+	}{
+		"it was through": {true, whole, line("a", "apple")},
+		"nothing had come: the source may be closed": {false, whole, line("a", "avocado") + "\n" + line("b", "banana")},
+		"it was no listing of everything":            {true, nil, line("a", "apple") + "\n" + line("b", "banana")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.synced(map[string]string{"a": "avocado", "b": "banana"}).reconfigured().again()
+			through := c.checkpoint(1, 1)
+			if b.brings {
+				c.stores(c.doc(1, "a", "apple"))
+				through = c.checkpoint(2, 1)
+			}
+			through.GetCheckpoint().Listing = b.listing
+			c.stores(through)
+			require.Equal(t, "1", c.page())
+			f.exec(`SELECT moves.disable($1, 'for a moment')`, c.connector)
+			f.exec(`SELECT moves.enable($1)`, c.connector)
+			c = c.again()
+			c.stores(c.completed(0))
+			require.Equal(t, "skipped", c.verdict())
+			f.sweeps()
+			require.Equal(t, b.left, c.documents())
+		})
+	}
+}

@@ -43,7 +43,14 @@ function watch() {
   if (told) return;
   told = new EventSource("/events?connectors=" + live.dataset.live);
   for (const kind of ["connector", "run", "reset"]) told.addEventListener(kind, happened);
+  told.onerror = () => {
+    if (told?.readyState !== EventSource.CLOSED) return; // it comes back by itself
+    told = undefined;
+    stale = true;
+    setTimeout(watch, 30000);
+  };
   if (stale) happened(); // what happened meanwhile
+  stale = false;
 }
 
 if (live && live.dataset.live) {
