@@ -64,7 +64,9 @@ CREATE FUNCTION connectors_note_follower() RETURNS trigger
 DECLARE
     moment timestamptz := clock_timestamp();
     whose  integer;   -- see followers.waits_for
-    look   timestamptz := CASE WHEN NEW.run_id IS NOT NULL OR NEW.status = 'DISABLED' OR NEW.needs_plan THEN NULL
+    look   timestamptz := CASE WHEN NEW.run_id IS NOT NULL THEN NULL
+        WHEN NEW.status = 'DISABLED' THEN CASE WHEN NOT EXISTS (SELECT FROM run_after a WHERE a.connector_id = NEW.id) THEN moment END   -- it follows no more
+        WHEN NEW.needs_plan THEN NULL
         WHEN NEW.asks_upstreams THEN NEW.next_sync_at
         WHEN NEW.status = 'ACTIVE' AND NEW.next_sync_at IS NULL AND NEW.schedule_cron IS NULL AND coalesce(NEW.refresh_freq_minutes, 0) = 0 THEN moment END;
 BEGIN

@@ -122,3 +122,19 @@ func TestATimeoutOfAFollowerThatIsBusyIsItsOwn(t *testing.T) {
 	s.runs(b)
 	s.followed(scheduler, id)
 }
+
+// Its last upstream went while it was in flight, when nothing becomes of that.
+func TestAFollowerOfNobodyThatIsDisabledInFlightFollowsNoMore(t *testing.T) {
+	s := setStage(t)
+	a := s.byHand()
+	id := s.link(a)
+	scheduler := s.scheduler()
+	s.runs(a)
+	s.followed(scheduler, id)
+	s.exec(`DELETE FROM run_after`)
+	s.follow(scheduler)
+	want(s, true, `SELECT follows FROM connectors WHERE id = $1`, id)
+	s.exec(`SELECT moves.disable($1, 'by its user')`, id)
+	s.follow(scheduler)
+	want(s, false, `SELECT follows FROM connectors WHERE id = $1`, id)
+}
