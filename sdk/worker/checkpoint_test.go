@@ -228,7 +228,7 @@ func TestARunThatBeginsAllOverForgetsWhatEarlierRunsHaveShown(t *testing.T) {
 	sent := f.whole(c, 2)
 	require.Equal(t, []string{"shown"}, sent[1].GetSeen().SourceIds)
 	require.JSONEq(t, `[{"page": 2}, {"whole": true, "seen": {`+listingPart(sent[2].Try, 2, 2)+`}}]`, handedOn(t, sent[2]))
-	require.True(t, sent[0].GetCompleted().ListingWhole)
+	require.False(t, sent[0].GetCompleted().ListingWhole, "it has brought nothing, and began all over: its source may be closed")
 }
 
 func TestAListingThatWasPartialStaysSoInTheRunThatContinues(t *testing.T) {
