@@ -23,7 +23,7 @@ const (
 	mostSights = 1000
 	// lookEvery is how often the stream is asked for new events, while somebody watches, and lookTimeout bounds one look.
 	lookEvery   = time.Second
-	lookTimeout = 5 * time.Second
+	lookTimeout = 3 * time.Second // less than a stop waits
 )
 
 // position is a place in the stream of events, behind a message; made is when the stream was made.
