@@ -104,9 +104,11 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 			sql  string
 			most int64
 		}{
-			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s)
+			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id
+				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 26))
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
-			"why": {`SELECT status FROM api.runs WHERE connector_id = $id AND started_at >= (SELECT s.at FROM api.seen_since($id) s) ORDER BY started_at DESC, id LIMIT 3`, 500},
+			"why": {`SELECT status FROM api.runs WHERE connector_id = $id
+				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
 			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
 				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
 		} {
@@ -114,6 +116,26 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 				t.Errorf("%s: %d buffers, want at most %d:\n%s", what, n, c.most, plan)
 			} else {
 				t.Logf("%s: %d buffers", what, n)
+			}
+		}
+	})
+}
+
+// Who sees a connector is not asked for each of its runs, also where the planner knows nothing of them yet.
+func TestAPageOfRunsThatNobodyHasCountedYetAsksForThoseOfThePage(t *testing.T) {
+	b := newBase(t)
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)
+	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, CASE n WHEN 5000 THEN 'failed' ELSE 'completed' END, c.config_version
+		FROM connectors c, generate_series(1, 10000) n, LATERAL (SELECT clock_timestamp() - make_interval(secs => n) AS at) m`, id)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		for _, verdict := range []string{"NULL", "'failed'"} {
+			n, plan := buffersOf(t, tx, strings.NewReplacer("$id", fmt.Sprint(id), "$verdict", verdict).Replace(`SELECT * FROM api.runs WHERE connector_id = $id
+				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', $verdict, 26))
+				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000')
+				AND ($verdict::text IS NULL OR status = $verdict) ORDER BY started_at DESC, id DESC LIMIT 26`))
+			if n > 2000 {
+				t.Errorf("%s: %d buffers, want at most 2000:\n%s", verdict, n, plan)
 			}
 		}
 	})

@@ -646,6 +646,20 @@ SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_co
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
+-- When the last of a page of a connector's runs began, of those that somebody sees, and saw then; infinity: there is none. api.runs asks for each run who sees it: a
+-- reader of a page names this bound, or the planner may have all of the connector's runs asked.
+-- +goose StatementBegin
+CREATE FUNCTION api.runs_reach(connector integer, before timestamptz, before_id uuid, verdict text, page integer) RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT coalesce(min(l.started_at), 'infinity') FROM api.seen_since(connector) s CROSS JOIN LATERAL (
+        SELECT r.started_at FROM scheduler_runs r
+        WHERE r.connector_id = connector AND r.started_at >= s.at AND r.started_at <= before AND (r.started_at, r.id) < (before, before_id)
+            AND r.config_version >= s.version AND (verdict IS NULL OR r.status = verdict)
+        ORDER BY r.started_at DESC, r.id DESC LIMIT page) l
+    WHERE s.version IS NOT NULL
+$$;
+-- +goose StatementEnd
+
 -- The latest runs of each of some connectors that somebody sees, and saw then, as api.runs has them: who sees a connector is asked once for each, not once for each run.
 -- +goose StatementBegin
 CREATE FUNCTION api.latest_runs(connectors integer[], most integer)

@@ -1,6 +1,7 @@
 package semantic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,11 @@ import (
 const (
 	// eventPage is how many events are published at once.
 	eventPage = 1000
-	// eventRounds is how many events of one connector a page publishes at most: each waits for the acknowledgement of the one before.
-	eventRounds = 16
 	// eventPause is the time between two looks for events, where the last found less than a page.
 	eventPause = 200 * time.Millisecond
-	// eventLease is how long after its last look a publisher keeps its turn.
-	eventLease = 5 * time.Second
+	// eventLease is how long after its last look a publisher keeps its turn; it sends for half of it, so that one that was frozen sends nothing behind what
+	// another has sent since.
+	eventLease = 10 * time.Second
 	// eventTimeout bounds how long a round waits for its acknowledgements.
 	eventTimeout = 5 * time.Second
 )
@@ -90,6 +90,7 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 // look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many these were, whether the page
 // was full, and whether it was this publisher's turn. An error says that some are left.
 func (p *publisher) look(ctx context.Context) (published int, full, mine bool, err error) {
+	until := time.Now().Add(eventLease / 2)
 	newest, err := deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (int64, error) {
 		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
 	})
@@ -104,7 +105,7 @@ func (p *publisher) look(ctx context.Context) (published int, full, mine bool, e
 	if err != nil {
 		return 0, false, true, err
 	}
-	done, problem := p.publish(ctx, rows)
+	done, problem := p.publish(ctx, rows, until)
 	failpoint.At("semantic.events_published")
 	full = len(rows) == int(p.page)
 	switch {
@@ -158,8 +159,9 @@ func (p *publisher) giveTurnBack(ctx context.Context) {
 
 // publish publishes events in rounds: in each the next one of every connector. One that is not acknowledged holds up those behind it of its
 // connector, and no other's. It returns the numbers of those that may be removed, and holds the connectors of the others for the rest of the round.
-func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsRow) (done []int64, problem error) {
-	for range eventRounds {
+// It begins none after until.
+func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsRow, until time.Time) (done []int64, problem error) {
+	for len(rows) > 0 && ctx.Err() == nil && time.Now().Before(until) {
 		var later []dbgen.UnpublishedEventsRow
 		var sent []sentEvent
 		begun := map[int32]bool{}
@@ -179,7 +181,7 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 				begun[connector] = true
 				future, err := p.send(row)
 				if err != nil {
-					p.held[connector], problem = true, err
+					p.held[connector], problem = true, cmp.Or(problem, err)
 					p.metrics.events.WithLabelValues(asUnacknowledged).Inc()
 					continue
 				}
@@ -187,10 +189,7 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 			}
 		}
 		acknowledged, err := p.land(ctx, sent)
-		done, problem = append(done, acknowledged...), errors.Join(problem, err)
-		if rows = later; len(rows) == 0 || ctx.Err() != nil {
-			break
-		}
+		rows, done, problem = later, append(done, acknowledged...), cmp.Or(problem, err)
 	}
 	for _, row := range rows {
 		if row.ConnectorID != nil {
@@ -218,7 +217,7 @@ func (p *publisher) send(row dbgen.UnpublishedEventsRow) (jetstream.PubAckFuture
 	return p.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 }
 
-// land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come.
+// land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come. It returns the first problem.
 func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, problem error) {
 	late, cancel := context.WithTimeoutCause(ctx, eventTimeout, &deadline.Error{Name: "semantic.publish_events", After: eventTimeout})
 	defer cancel()
@@ -234,7 +233,7 @@ func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, p
 			done = append(done, s.no)
 			continue
 		}
-		p.held[s.connector], problem = true, err
+		p.held[s.connector], problem = true, cmp.Or(problem, err)
 	}
 	p.metrics.events.WithLabelValues(asPublished).Add(float64(len(done)))
 	p.metrics.events.WithLabelValues(asUnacknowledged).Add(float64(len(sent) - len(done)))

@@ -1,7 +1,9 @@
 -- name: RunsOf :many
--- A page of a connector's runs, the latest begun first. It follows the connector's index, as far back as the viewer may see any.
+-- A page of a connector's runs, the latest begun first.
 SELECT * FROM api.runs
-WHERE connector_id = @connector_id AND started_at >= (SELECT s.at FROM api.seen_since(@connector_id) s) AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
+WHERE connector_id = @connector_id
+    AND started_at >= (SELECT api.runs_reach(@connector_id, @before::timestamptz, @before_id::uuid, sqlc.narg('status')::text, @page::integer))
+    AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
 ORDER BY started_at DESC, id DESC
 LIMIT @page::integer;

@@ -81,9 +81,18 @@ func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
 		f.violated("%s answers slot %s, and was due for %q", r, r.slot, reason)
 	case reason == "schedule" && (e.OldSlot == nil || !ledger.covers(l, *e.OldSlot)):
 		f.violated("%s was due for slot %v, which is not in the ledger", e, e.OldSlot)
-	case r.slot != nil && r.slot.Before(*e.OldSlot):
+	case r.slot != nil && !r.slot.After(e.answeredThrough()):
 		f.violated("%s answers slot %s, and %s was due", r, r.slot, e.OldSlot)
 	}
+}
+
+// answeredThrough is up to where no claim of what is due answers a slot. A slot before the one that is due has no line yet where a blackout
+// window skipped it that is gone by now: `catch_up` decides about it anew.
+func (e *event) answeredThrough() time.Time {
+	if e.OldPlanned != nil && e.OldPlanned.Before(*e.OldSlot) {
+		return *e.OldPlanned
+	}
+	return e.OldSlot.Add(-1)
 }
 
 func (h *history) plans() Finding {

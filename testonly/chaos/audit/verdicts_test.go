@@ -122,6 +122,22 @@ func TestAClaimWithoutItsOwnRunIsFound(t *testing.T) {
 	}
 }
 
+func TestARunForASlotThatWasAnsweredIsFoundAndOneForASlotWithoutALineIsNot(t *testing.T) {
+	l := newLab(t)
+	planned := time.Now().Add(-5 * time.Minute).Truncate(time.Minute)
+	due := planned.Add(3 * time.Minute)
+	claim := func(slot time.Time) {
+		id := l.addScheduled("schedule_cron", "* * * * *", source.Config{})
+		l.force(`UPDATE connectors SET needs_plan = false, planned_through = $2, next_sync_at = $3, slot_at = $3, due_reason = 'schedule' WHERE id = $1`, id, planned, due)
+		l.do(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'slot', $2::timestamptz, 'through', $3::timestamptz,
+			'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'too late', 'first', $3, 'last', $3, 'count', 1)))), clock_timestamp())`, id, slot, due)
+	}
+	claim(planned.Add(time.Minute))
+	require.Empty(t, l.audit(claims).Violations)
+	claim(planned)
+	l.finds(claims, "was due")
+}
+
 func TestARunWithParametersThatTouchesThePlanIsFound(t *testing.T) {
 	for part, spoil := range map[string]string{
 		"from ACTIVE to PENDING":  `UPDATE connectors SET kept_plan = '{}', status = 'PENDING', run_id = gen_random_uuid(), next_sync_at = NULL, due_reason = NULL`,

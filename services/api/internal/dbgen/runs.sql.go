@@ -339,7 +339,9 @@ func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, 
 
 const runsOf = `-- name: RunsOf :many
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
-WHERE connector_id = $1 AND started_at >= (SELECT s.at FROM api.seen_since($1) s) AND started_at <= $2::timestamptz AND (started_at, id) < ($2::timestamptz, $3::uuid)
+WHERE connector_id = $1
+    AND started_at >= (SELECT api.runs_reach($1, $2::timestamptz, $3::uuid, $4::text, $5::integer))
+    AND started_at <= $2::timestamptz AND (started_at, id) < ($2::timestamptz, $3::uuid)
     AND ($4::text IS NULL OR status = $4)
 ORDER BY started_at DESC, id DESC
 LIMIT $5::integer
@@ -353,7 +355,7 @@ type RunsOfParams struct {
 	Page        int32
 }
 
-// A page of a connector's runs, the latest begun first. It follows the connector's index, as far back as the viewer may see any.
+// A page of a connector's runs, the latest begun first.
 func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error) {
 	rows, err := q.db.Query(ctx, runsOf,
 		arg.ConnectorID,
