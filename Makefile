@@ -10,6 +10,7 @@ TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
 LINT     := $(TOOLS)/golangci-lint
+OASDIFF  := $(TOOLS)/oasdiff
 SBOM     := $(TOOLS)/cyclonedx-gomod
 VULNCHECK := $(TOOLS)/govulncheck
 CHAOS    := bin/chaos
@@ -202,10 +203,11 @@ verify: generate lint race ## regenerate and prove the tree clean, lint, vet, mo
 		{ git status --short -- $(GENERATED); git --no-pager diff -- $(GENERATED) | head -50; \
 		echo "generated files are not current: run make generate and commit"; exit 1; }
 
-lint: $(BUF) $(SQLC) $(LINT) ## lint protos, SQL and Go
+lint: $(BUF) $(SQLC) $(LINT) $(OASDIFF) ## lint protos, SQL and Go; nothing that subscribers and clients use is gone
 	$(BUF) lint
 	$(BUF) format --diff --exit-code
 	$(BUF) breaking --against contract/proto/baseline.binpb
+	$(OASDIFF) breaking services/api/baseline.json services/api/openapi.json --fail-on ERR
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) vet
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt"; exit 1; }
 	go vet -tags node,alerts work
@@ -233,7 +235,7 @@ sbom: $(SBOM) ## what is in each program and its image, as CycloneDX, into bin/s
 tidy: ## bring every go.mod up to date
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy); done
 
-tools: $(BUF) $(SQLC) $(LINT) $(TOOLS)/protoc-gen-go ## build the pinned tools
+tools: $(BUF) $(SQLC) $(LINT) $(OASDIFF) $(TOOLS)/protoc-gen-go ## build the pinned tools
 
 $(BUF): tools/buf/go.sum
 	cd tools/buf && GOWORK=off go build -o $@ github.com/bufbuild/buf/cmd/buf
@@ -241,6 +243,8 @@ $(SQLC): tools/sqlc/go.sum
 	cd tools/sqlc && GOWORK=off go build -o $@ github.com/sqlc-dev/sqlc/cmd/sqlc
 $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(OASDIFF): tools/oasdiff/go.sum
+	cd tools/oasdiff && GOWORK=off go build -o $@ github.com/oasdiff/oasdiff
 $(SBOM): tools/sbom/go.sum
 	cd tools/sbom && GOWORK=off go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 $(VULNCHECK): tools/govulncheck/go.sum
