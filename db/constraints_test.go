@@ -206,6 +206,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"sign_in_links_code_length":      {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES ('code', 1, clock_timestamp())`},
 	"sign_in_links_expires_soon":     {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES (sha256(''), 1, clock_timestamp() + interval '2 hours')`},
 	"access_tokens_expires_range":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at) VALUES (1, 'user', '{read}', sha256(''), 'x', 'infinity')`},
+	"badges_secret":                  {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, sha256('')), (2, 2, sha256(''))`},
+	"badges_secret_length":           {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, 'secret')`},
 	"audit_source_known":             {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
 	"audit_note_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},
 	"audit_request_id_length":        {"", `INSERT INTO audit (source, login, person, action, object_id, request_id) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 201))`},

@@ -547,10 +547,24 @@ CREATE TABLE connector_handovers (
     owned_at       timestamptz NOT NULL,
     shared_at      timestamptz NOT NULL
 );
+
+-- Links by which somebody who may not sign in sees how fresh a connector is. A connector has one; it ends when the connector is given away or deleted.
+CREATE TABLE badges (
+    connector_id  integer PRIMARY KEY,
+    -- No later connector of the same number has it.
+    added_version bigint NOT NULL,
+    secret_sha256 bytea NOT NULL
+        CONSTRAINT badges_secret UNIQUE
+        CONSTRAINT badges_secret_length CHECK (octet_length(secret_sha256) = 32),
+    made_at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TRIGGER badges_audit AFTER INSERT OR UPDATE OR DELETE ON badges FOR EACH ROW EXECUTE FUNCTION audit_row('badges', '{connector_id}', '{secret_sha256}');
+
 -- +goose StatementBegin
 CREATE FUNCTION connectors_given() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
+    DELETE FROM badges b WHERE b.connector_id = OLD.id;
     IF TG_OP = 'DELETE' THEN
         DELETE FROM connector_handovers h WHERE h.connector_id = OLD.id;
         RETURN NULL;
@@ -1149,6 +1163,37 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Makes the link of a connector that the viewer may change, in place of one that there is. False: they may change none of this number.
+-- +goose StatementBegin
+CREATE FUNCTION api.make_badge(connector integer, sha256 bytea) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    INSERT INTO badges AS b (connector_id, added_version, secret_sha256)
+    SELECT c.id, c.added_version, make_badge.sha256 FROM connectors c WHERE c.id = connector AND EXISTS (SELECT FROM api.changeable k WHERE k.id = connector)
+    ON CONFLICT (connector_id) DO UPDATE SET added_version = EXCLUDED.added_version, secret_sha256 = EXCLUDED.secret_sha256, made_at = EXCLUDED.made_at;
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- Ends it. False: there is none, or none that the viewer may end.
+-- +goose StatementBegin
+CREATE FUNCTION api.revoke_badge(connector integer) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM badges b WHERE b.connector_id = connector AND EXISTS (SELECT FROM api.changeable k WHERE k.id = connector);
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
+
+-- What the freshness of a link's connector is concluded from, for everybody. No row: there is no such link.
+-- +goose StatementBegin
+CREATE FUNCTION api.badge(sha256 bytea) RETURNS TABLE (now timestamptz, fresh_within_minutes integer, last_sync_at timestamptz, synced_version bigint, config_version bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT clock_timestamp(), c.fresh_within_minutes, c.last_sync_at, c.synced_version, c.config_version
+    FROM badges b JOIN connectors c ON c.id = b.connector_id AND c.added_version = b.added_version WHERE b.secret_sha256 = badge.sha256
+$$;
+-- +goose StatementEnd
+
 -- +goose Down
 DROP SCHEMA api CASCADE;
 DROP TRIGGER concurrency_limits_audit ON concurrency_limits;
@@ -1177,6 +1222,7 @@ DROP FUNCTION connectors_given();
 DROP TRIGGER connectors_keys_changed ON connectors;
 DROP TRIGGER connectors_keys_named ON connectors;
 DROP FUNCTION connectors_name_keys();
+DROP TABLE badges;
 DROP TABLE connector_handovers;
 DROP TRIGGER connector_secrets_noted ON connector_secrets;
 DROP FUNCTION connector_secrets_audit();

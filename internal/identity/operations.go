@@ -21,6 +21,8 @@ const (
 	WhyConnector     Operation = "connectors.why"
 	GlanceConnectors Operation = "connectors.glance"
 	PreviewSchedule  Operation = "connectors.schedule.preview"
+	MakeBadge        Operation = "connectors.badge.make"
+	RevokeBadge      Operation = "connectors.badge.revoke"
 	ListDocuments    Operation = "documents.list"
 	FailedDocuments  Operation = "documents.failed"
 	Search           Operation = "search"
@@ -89,6 +91,8 @@ var rules = map[Operation]Rule{
 	WhyConnector:     {Read, User, ToSee},
 	GlanceConnectors: {Read, User, Nothing},
 	PreviewSchedule:  {Read, User, ToSee},
+	MakeBadge:        {Write, User, ToChange},
+	RevokeBadge:      {Write, User, ToChange},
 	ListDocuments:    {Read, User, ToSee},
 	FailedDocuments:  {Read, User, ToSee},
 	Search:           {Read, User, Nothing},

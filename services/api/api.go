@@ -153,6 +153,7 @@ func OpenAPI() ([]byte, error) {
 func (a *API) routes() {
 	a.identityRoutes()
 	a.connectorRoutes()
+	a.badgeRoutes()
 	a.runRoutes()
 	a.jobRoutes()
 	a.lookRoutes()

@@ -34,6 +34,7 @@ func (a *API) pageRoutes() {
 	a.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, problem.NotFound("operation "+r.Method+" at this path"))
 	})
+	a.mux.HandleFunc("GET /badge/{file}", a.badge)
 	a.mux.Handle("/", page.New(host{a}))
 }
 

@@ -97,3 +97,13 @@ SELECT clock_timestamp()::timestamptz AS now;
 
 -- name: ConnectorStatus :one
 SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = @id;
+
+-- name: MakeBadge :one
+SELECT api.make_badge(@id::integer, @sha256::bytea)::boolean AS made;
+
+-- name: RevokeBadge :one
+SELECT api.revoke_badge(@id::integer)::boolean AS revoked;
+
+-- name: Badge :one
+-- What everybody who has a badge's link may know.
+SELECT b.now, b.fresh_within_minutes, b.last_sync_at, b.synced_version, b.config_version FROM api.badge(@sha256::bytea) b;

@@ -89,6 +89,32 @@ func (q *Queries) AddConnector(ctx context.Context, arg AddConnectorParams) (int
 	return id, err
 }
 
+const badge = `-- name: Badge :one
+SELECT b.now, b.fresh_within_minutes, b.last_sync_at, b.synced_version, b.config_version FROM api.badge($1::bytea) b
+`
+
+type BadgeRow struct {
+	Now                *time.Time
+	FreshWithinMinutes *int32
+	LastSyncAt         *time.Time
+	SyncedVersion      *int64
+	ConfigVersion      *int64
+}
+
+// What everybody who has a badge's link may know.
+func (q *Queries) Badge(ctx context.Context, sha256 []byte) (BadgeRow, error) {
+	row := q.db.QueryRow(ctx, badge, sha256)
+	var i BadgeRow
+	err := row.Scan(
+		&i.Now,
+		&i.FreshWithinMinutes,
+		&i.LastSyncAt,
+		&i.SyncedVersion,
+		&i.ConfigVersion,
+	)
+	return i, err
+}
+
 const calendar = `-- name: Calendar :one
 SELECT time_zone, entries FROM calendars WHERE name = $1
 `
@@ -603,6 +629,22 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 	return i, err
 }
 
+const makeBadge = `-- name: MakeBadge :one
+SELECT api.make_badge($1::integer, $2::bytea)::boolean AS made
+`
+
+type MakeBadgeParams struct {
+	ID     int32
+	Sha256 []byte
+}
+
+func (q *Queries) MakeBadge(ctx context.Context, arg MakeBadgeParams) (bool, error) {
+	row := q.db.QueryRow(ctx, makeBadge, arg.ID, arg.Sha256)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
+}
+
 const now = `-- name: Now :one
 SELECT clock_timestamp()::timestamptz AS now
 `
@@ -623,6 +665,17 @@ func (q *Queries) ReserveID(ctx context.Context) (int32, error) {
 	var id int32
 	err := row.Scan(&id)
 	return id, err
+}
+
+const revokeBadge = `-- name: RevokeBadge :one
+SELECT api.revoke_badge($1::integer)::boolean AS revoked
+`
+
+func (q *Queries) RevokeBadge(ctx context.Context, id int32) (bool, error) {
+	row := q.db.QueryRow(ctx, revokeBadge, id)
+	var revoked bool
+	err := row.Scan(&revoked)
+	return revoked, err
 }
 
 const seenSince = `-- name: SeenSince :one
