@@ -62,9 +62,9 @@ func TestABadgesLinkEndsWithTheNextOneWhenItIsRevokedAndWhenItsConnectorIsAnothe
 		status, _, _ := w.badge(path)
 		require.Equal(t, want, status)
 	}
-	first, second := link(), ""
+	first := link()
 	is(first, 200)
-	second = link()
+	second := link()
 	is(first, 404)
 	is(second, 200)
 	require.Equal(t, 200, me.do("POST", fmt.Sprintf("/connectors/%d/badge/revoke", id), nil).status)
