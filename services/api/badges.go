@@ -126,12 +126,12 @@ func drawn(of dbgen.BadgeRow) drawnBadge {
 	case freshness.Late:
 		b.Color, b.Icon, b.Text = "#b35900", "!", "late: "+b.Text
 	}
-	b.Right = 7*len([]rune(b.Text)) + 30
+	b.Right = 6*len([]rune(b.Text)) + 32
 	b.Width = b.Right + 56
 	return b
 }
 
-// badgeImage is as wide as its text may be; what is wider is drawn narrower.
+// badgeImage has room for letters of 6 units, which its font has in the middle.
 var badgeImage = template.Must(template.New("badge").Parse(`<svg xmlns="http://www.w3.org/2000/svg" width="{{.Width}}" height="20" role="img" aria-label="synced: {{.Text}}">` +
 	`<title>synced: {{.Text}}</title><rect width="{{.Width}}" height="20" rx="3" fill="#24292f"/><rect x="56" width="{{.Right}}" height="20" rx="3" fill="{{.Color}}"/>` +
 	`<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"><text x="8" y="14">synced</text><text x="64" y="14">{{.Icon}} {{.Text}}</text></g></svg>` + "\n"))
