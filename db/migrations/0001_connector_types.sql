@@ -230,6 +230,12 @@ BEGIN
         NEW.version := OLD.version;
         RETURN NEW;
     ELSE
+        IF TG_OP = 'INSERT' THEN
+            NEW.created_by := coalesce(NEW.created_by, (SELECT a.person FROM moves.actor() a));
+            NEW.updated_by := coalesce(NEW.updated_by, NEW.created_by);
+        ELSIF NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by THEN
+            NEW.updated_by := (SELECT a.person FROM moves.actor() a);
+        END IF;
         -- With the time: a replica that takes over without the last commits counts from before.
         NEW.version := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint * 1000 + nextval('calendar_versions_made') % 1000;
         IF TG_OP = 'UPDATE' THEN

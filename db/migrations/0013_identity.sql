@@ -748,6 +748,12 @@ END $$;
 CREATE VIEW api.conditions AS
 SELECT k.name, CASE WHEN api.is_superadmin() THEN k.query END AS query, k.user_ids, k.timeout_ms, k.updated_at FROM conditions k WHERE api.is_admin();
 
+-- Calendars as superadmins write them, and who names them. Everybody who signs in reads the table.
+CREATE VIEW api.changeable_calendars AS
+SELECT k.name, k.version, k.time_zone, k.entries, k.updated_at FROM calendars k WHERE api.is_superadmin() WITH CHECK OPTION;
+CREATE VIEW api.calendar_users AS
+SELECT u.calendar, u.connector_id FROM calendar_users u WHERE api.is_superadmin();
+
 -- What `why` concludes from, of a connector that somebody sees. Not the try; and who has a lock that its run waits for, or a place of a key, only where somebody sees that as well.
 CREATE VIEW api.evidence AS
 SELECT

@@ -171,6 +171,8 @@ GRANT EXECUTE ON FUNCTION moves.enable(integer), moves.disable(integer, text), m
 GRANT SELECT ON goose_db_version, connector_types, api.connectors, api.changeable, api.givable, api.creatable, api.runs, api.run_after, api.audit, api.tokens, api.evidence,
     api.documents, api.sources, api.chunks, api.search_index, api.locks, api.limits, api.chained, api.scheduled_jobs, api.conditions TO echomind_api;
 GRANT INSERT, UPDATE (accepts, max_age_minutes, timeout_minutes), DELETE ON api.chained TO echomind_api;
+GRANT SELECT, INSERT (name, time_zone, entries), UPDATE (time_zone, entries), DELETE ON api.changeable_calendars TO echomind_api;
+GRANT SELECT ON api.calendar_users TO echomind_api;
 GRANT USAGE ON SEQUENCE connectors_id_seq TO echomind_api;
 GRANT INSERT (id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent,
     deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries,

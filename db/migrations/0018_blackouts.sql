@@ -61,9 +61,14 @@ FROM blackouts b JOIN calendars k ON k.name = b.calendar;
 -- The windows that may hold connectors of the viewer's: those of no owner, and of the viewer. The exceptions that the viewer sees.
 CREATE VIEW api.blackouts AS
 SELECT b.name, b.calendar, b.user_id, b.type, b.provider, ARRAY(SELECT e.id FROM unnest(b.except_connectors) e(id) WHERE api.sees_connector(e.id)) AS except_connectors,
-    b.mode, b.spread_minutes, b.updated_at, k.time_zone, k.entries
+    b.mode, b.spread_minutes, b.updated_at, b.version, k.time_zone, k.entries
 FROM blackouts b JOIN calendars k ON k.name = b.calendar
 WHERE api.is_superadmin() OR (api.viewer_id() IS NOT NULL AND coalesce(b.user_id, api.viewer_id()) = api.viewer_id());
+
+-- The windows as superadmins write them.
+CREATE VIEW api.changeable_blackouts AS
+SELECT b.name, b.calendar, b.user_id, b.type, b.provider, b.except_connectors, b.mode, b.spread_minutes, b.version
+FROM blackouts b WHERE api.is_superadmin() WITH CHECK OPTION;
 
 -- Refuses what cannot be, gives a window its version, and has those looked at whom it holds.
 -- +goose StatementBegin
@@ -242,6 +247,8 @@ REVOKE ALL ON FUNCTION blackouts_write(), connectors_leave_blackout(), connector
 GRANT EXECUTE ON FUNCTION moves.hold_blackout(jsonb), moves.release_held(integer) TO echomind_scheduler;
 GRANT SELECT ON blackouts, blackout_windows, blackout_holds TO echomind_scheduler, echomind_console;
 GRANT SELECT ON api.blackouts, blackout_windows TO echomind_api;
+GRANT SELECT, INSERT (name, calendar, user_id, type, provider, except_connectors, mode, spread_minutes),
+    UPDATE (calendar, user_id, type, provider, except_connectors, mode, spread_minutes), DELETE ON api.changeable_blackouts TO echomind_api;
 GRANT SELECT, INSERT, UPDATE, DELETE ON blackouts TO echomind_administrator;
 GRANT SELECT ON blackout_windows TO echomind_administrator;   -- whether what it has written stands
 -- Whoever writes a type's provider takes its connectors out of windows.
@@ -261,6 +268,7 @@ DROP TRIGGER connectors_hold_until ON connectors;
 DROP FUNCTION connectors_hold_until();
 DROP TRIGGER connectors_leave_blackout ON connectors;
 DROP FUNCTION connectors_leave_blackout();
+DROP VIEW api.changeable_blackouts;
 DROP VIEW api.blackouts;
 DROP VIEW blackout_windows;
 DROP TABLE blackout_holds;

@@ -40,8 +40,14 @@ const (
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
 	WatchEvents      Operation = "events.watch"
+	PutCalendar      Operation = "calendars.put"
+	DeleteCalendar   Operation = "calendars.delete"
 	ListBlackouts    Operation = "blackouts.list"
+	GetBlackout      Operation = "blackouts.get"
+	PutBlackout      Operation = "blackouts.put"
+	DeleteBlackout   Operation = "blackouts.delete"
 	ListConditions   Operation = "conditions.list"
+	GetCondition     Operation = "conditions.get"
 
 	ListJobs            Operation = "jobs.list"
 	ListScheduledJobs   Operation = "scheduled_jobs.list"
@@ -110,8 +116,14 @@ var rules = map[Operation]Rule{
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
 	WatchEvents:      {Read, User, Nothing},
+	PutCalendar:      {Administer, Superadmin, Nothing},
+	DeleteCalendar:   {Administer, Superadmin, Nothing},
 	ListBlackouts:    {Read, User, Nothing},
+	GetBlackout:      {Read, User, Nothing},
+	PutBlackout:      {Administer, Superadmin, Nothing},
+	DeleteBlackout:   {Administer, Superadmin, Nothing},
 	ListConditions:   {Read, Admin, Nothing},
+	GetCondition:     {Read, Admin, Nothing},
 
 	ListJobs:            {Read, Admin, Nothing},
 	ListScheduledJobs:   {Read, Admin, Nothing},

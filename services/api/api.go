@@ -174,7 +174,7 @@ func register[I, O any](a *API, operation identity.Operation, method, path, summ
 	if rule.Right != identity.Nothing || operation == identity.RevokeToken {
 		errs = append(errs, http.StatusNotFound)
 	}
-	if method == http.MethodPatch || method == http.MethodDelete {
+	if method == http.MethodPatch || method == http.MethodPut || method == http.MethodDelete {
 		errs = append(errs, http.StatusPreconditionFailed, http.StatusPreconditionRequired)
 	}
 	if method != http.MethodGet {

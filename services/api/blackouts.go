@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/identity"
@@ -12,6 +15,10 @@ import (
 
 func (a *API) blackoutRoutes() {
 	register(a, identity.ListBlackouts, http.MethodGet, "/blackouts", "List the blackout windows that may hold your connectors", http.StatusOK, a.listBlackouts)
+	register(a, identity.GetBlackout, http.MethodGet, "/blackouts/{name}", "Show a blackout window", http.StatusOK, a.getBlackout, mayBeMissing)
+	register(a, identity.PutBlackout, http.MethodPut, "/blackouts/{name}", "Add a blackout window, or replace what one says", http.StatusOK, a.putBlackout)
+	a.mayBeNew("/blackouts/{name}")
+	register(a, identity.DeleteBlackout, http.MethodDelete, "/blackouts/{name}", "Delete a blackout window; those that wait for its end begin within its spread", http.StatusNoContent, a.deleteBlackout, mayBeMissing)
 }
 
 // Blackout is a time in which no run of some connectors begins. Of user_id, type and provider null is any.
@@ -59,19 +66,59 @@ func (a *API) listBlackouts(ctx context.Context, in *Paging) (*BlackoutPage, err
 	found, more := cut(found, in.most())
 	out.Body.Blackouts = make([]Blackout, len(found))
 	for i, b := range found { // outside the transaction: rules of calendars may be many
-		v := Blackout{
-			Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: append([]int32{}, b.ExceptConnectors...),
-			Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, UpdatedAt: b.UpdatedAt.UTC(),
-		}
-		var unread error
-		if v.Stands, v.Until, unread = (blackouts.Row{Name: b.Name, Mode: b.Mode, TimeZone: b.TimeZone, Entries: b.Entries}).Standing(now); unread != nil {
-			v.Problem = new(unread.Error())
-		}
-		v.Until = utc(v.Until)
-		out.Body.Blackouts[i] = v
+		out.Body.Blackouts[i] = viewBlackout(blackoutRow{GetBlackoutRow: dbgen.GetBlackoutRow(b), now: now})
 	}
 	if more {
 		out.Body.NextPageToken = next(found[len(found)-1].Name)
 	}
 	return out, nil
+}
+
+// blackoutRow is a window, and the time of the database.
+type blackoutRow struct {
+	dbgen.GetBlackoutRow
+	now time.Time
+}
+
+func viewBlackout(b blackoutRow) Blackout {
+	v := Blackout{
+		Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: append([]int32{}, b.ExceptConnectors...),
+		Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, UpdatedAt: b.UpdatedAt.UTC(),
+	}
+	var unread error
+	if v.Stands, v.Until, unread = (blackouts.Row{Name: b.Name, Mode: b.Mode, TimeZone: b.TimeZone, Entries: b.Entries}).Standing(b.now); unread != nil {
+		v.Problem = new(unread.Error())
+	}
+	v.Until = utc(v.Until)
+	return v
+}
+
+// OneBlackout is one window with its version.
+type OneBlackout struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Its version: If-Match of a change."`
+	Body   Blackout
+}
+
+func blackoutOf(ctx context.Context, q *dbgen.Queries, name string) (b blackoutRow, err error) {
+	b.GetBlackoutRow, err = q.GetBlackout(ctx, name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return b, noBlackout(name)
+	}
+	if err == nil {
+		b.now, err = q.Now(ctx)
+	}
+	return b, err
+}
+
+func (a *API) getBlackout(ctx context.Context, in *Named) (*OneBlackout, error) {
+	var found blackoutRow
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		found, err = blackoutOf(ctx, q, in.Name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &OneBlackout{Status: http.StatusOK, ETag: version(found.Version), Body: viewBlackout(found)}, nil
 }

@@ -22,7 +22,10 @@ const shownTimes = 20
 
 func (a *API) calendarRoutes() {
 	register(a, identity.ListCalendars, http.MethodGet, "/calendars", "List the calendars that schedules may name", http.StatusOK, a.listCalendars)
-	register(a, identity.GetCalendar, http.MethodGet, "/calendars/{name}", "Show a calendar, and the next of its times", http.StatusOK, a.getCalendar)
+	register(a, identity.GetCalendar, http.MethodGet, "/calendars/{name}", "Show a calendar, and the next of its times", http.StatusOK, a.getCalendar, mayBeMissing)
+	register(a, identity.PutCalendar, http.MethodPut, "/calendars/{name}", "Add a calendar, or replace what one has", http.StatusOK, a.putCalendar)
+	a.mayBeNew("/calendars/{name}")
+	register(a, identity.DeleteCalendar, http.MethodDelete, "/calendars/{name}", "Delete a calendar that nobody uses", http.StatusNoContent, a.deleteCalendar, mayBeMissing)
 }
 
 // Calendar is a list of times on which schedules do not run, or run alone.
@@ -66,11 +69,6 @@ func (a *API) listCalendars(ctx context.Context, in *Paging) (*CalendarPage, err
 	return out, err
 }
 
-// CalendarByName names one calendar.
-type CalendarByName struct {
-	Name string `path:"name" maxLength:"63" pattern:"^[a-z][a-z0-9_-]*$"`
-}
-
 // CalendarEntry is a day, a span, or a rule.
 type CalendarEntry calendars.Entry
 
@@ -79,7 +77,9 @@ type CalendarTime calendars.Span
 
 // OneCalendar is one with what is in it.
 type OneCalendar struct {
-	Body struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Its version: If-Match of a change."`
+	Body   struct {
 		Calendar
 		All     []CalendarEntry `json:"all" doc:"Its entries."`
 		Coming  []CalendarTime  `json:"coming" doc:"The next 20 of its times, within the next twelve years; to is null where one goes on for longer."`
@@ -87,7 +87,7 @@ type OneCalendar struct {
 	}
 }
 
-func (a *API) getCalendar(ctx context.Context, in *CalendarByName) (*OneCalendar, error) {
+func (a *API) getCalendar(ctx context.Context, in *Named) (*OneCalendar, error) {
 	var found dbgen.GetCalendarRow
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 		found, err = q.GetCalendar(ctx, in.Name)
@@ -99,7 +99,11 @@ func (a *API) getCalendar(ctx context.Context, in *CalendarByName) (*OneCalendar
 	if err != nil {
 		return nil, err
 	}
-	out := &OneCalendar{}
+	return viewCalendar(ctx, found)
+}
+
+func viewCalendar(ctx context.Context, found dbgen.GetCalendarRow) (*OneCalendar, error) {
+	out := &OneCalendar{Status: http.StatusOK, ETag: version(found.Version)}
 	out.Body.All, out.Body.Coming = []CalendarEntry{}, []CalendarTime{}
 	out.Body.Calendar = Calendar{found.Name, strconv.FormatInt(found.Version, 10), found.TimeZone, found.Count, found.UpdatedAt.UTC()}
 	times, err := calendars.Read(found.TimeZone, found.Entries) // outside the transaction: its rules may be many

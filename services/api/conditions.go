@@ -2,15 +2,21 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
 )
 
 func (a *API) conditionRoutes() {
 	register(a, identity.ListConditions, http.MethodGet, "/conditions", "List the conditions that jobs may name", http.StatusOK, a.listConditions)
+	register(a, identity.GetCondition, http.MethodGet, "/conditions/{name}", "Show a condition that jobs may name", http.StatusOK, a.getCondition, mayBeMissing)
 }
 
 // Condition is a question that is asked before a job runs.
@@ -49,12 +55,32 @@ func (a *API) listConditions(ctx context.Context, in *Paging) (*ConditionPage, e
 		}
 		out.Body.Conditions = make([]Condition, len(found))
 		for i, c := range found {
-			out.Body.Conditions[i] = Condition{c.Name, c.Query, c.UserIds, c.TimeoutMs, c.UpdatedAt.UTC()}
+			out.Body.Conditions[i] = viewCondition(c)
 		}
 		if more {
 			out.Body.NextPageToken = next(found[len(found)-1].Name)
 		}
 		return nil
+	})
+	return out, err
+}
+
+func viewCondition(c dbgen.ApiCondition) Condition {
+	return Condition{c.Name, c.Query, c.UserIds, c.TimeoutMs, c.UpdatedAt.UTC()}
+}
+
+// OneCondition is one of them.
+type OneCondition struct{ Body Condition }
+
+func (a *API) getCondition(ctx context.Context, in *Named) (*OneCondition, error) {
+	out := &OneCondition{}
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		found, err := q.GetCondition(ctx, in.Name)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return problem.NotFound(fmt.Sprintf("condition %q", in.Name))
+		}
+		out.Body = viewCondition(found)
+		return err
 	})
 	return out, err
 }

@@ -125,6 +125,8 @@ func (g *generator) request(path string, of operation) (filled string, body any,
 		switch {
 		case p.In == "path" && g.IntN(4) > 0 && p.Name == "id":
 			text = strconv.Itoa(int(g.ids[g.IntN(len(g.ids))]))
+		case p.In == "path" && g.IntN(4) > 0 && p.Name == "name":
+			text = []string{"x", "docs", "web", "g"}[g.IntN(4)]
 		case p.In == "path" && g.IntN(4) > 0:
 			text = g.runs[g.IntN(len(g.runs))].String()
 		case p.In == "header" && g.IntN(4) > 0:
@@ -164,6 +166,8 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	w.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('docs', 'UTC', '[]'), ('web', 'UTC', '[]')`)
+	w.exec(`INSERT INTO blackouts (name, calendar, mode) VALUES ('docs', 'docs', 'skip'), ('web', 'web', 'defer')`)
 	text, err := api.OpenAPI()
 	require.NoError(t, err)
 	seed := uint64(1)

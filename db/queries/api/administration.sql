@@ -17,6 +17,31 @@ SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries
 -- name: GetCalendar :one
 SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = @name::text;
 
+-- name: LockCalendar :one
+-- For a change. None of whom the viewer may not change.
+SELECT version::bigint AS version FROM api.changeable_calendars WHERE name = @name::text FOR UPDATE;
+
+-- name: AddCalendar :execrows
+-- None where there is one of its name.
+INSERT INTO api.changeable_calendars (name, time_zone, entries) VALUES (@name::text, @time_zone::text, @entries::jsonb) ON CONFLICT (name) DO NOTHING;
+
+-- name: ChangeCalendar :execrows
+-- None where that changes nothing.
+UPDATE api.changeable_calendars SET time_zone = @time_zone::text, entries = @entries::jsonb
+WHERE name = @name::text AND (time_zone, entries) IS DISTINCT FROM (@time_zone::text, @entries::jsonb);
+
+-- name: DeleteCalendar :execrows
+DELETE FROM api.changeable_calendars WHERE name = @name::text;
+
+-- name: CalendarConnectors :many
+SELECT connector_id::integer AS connector_id FROM api.calendar_users WHERE calendar = @name::text ORDER BY connector_id LIMIT @most::integer;
+
+-- name: CalendarBlackouts :many
+SELECT name::text AS name FROM api.changeable_blackouts WHERE calendar = @name::text ORDER BY name LIMIT @most::integer;
+
+-- name: GetCondition :one
+SELECT * FROM api.conditions WHERE name = @name::text;
+
 -- name: ListConditions :many
 -- The query of each is null for who may not see it.
 SELECT * FROM api.conditions WHERE name > @after::text ORDER BY name LIMIT @page::integer;

@@ -10,6 +10,115 @@ import (
 	"time"
 )
 
+const addCalendar = `-- name: AddCalendar :execrows
+INSERT INTO api.changeable_calendars (name, time_zone, entries) VALUES ($1::text, $2::text, $3::jsonb) ON CONFLICT (name) DO NOTHING
+`
+
+type AddCalendarParams struct {
+	Name     string
+	TimeZone string
+	Entries  []byte
+}
+
+// None where there is one of its name.
+func (q *Queries) AddCalendar(ctx context.Context, arg AddCalendarParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addCalendar, arg.Name, arg.TimeZone, arg.Entries)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const calendarBlackouts = `-- name: CalendarBlackouts :many
+SELECT name::text AS name FROM api.changeable_blackouts WHERE calendar = $1::text ORDER BY name LIMIT $2::integer
+`
+
+type CalendarBlackoutsParams struct {
+	Name string
+	Most int32
+}
+
+func (q *Queries) CalendarBlackouts(ctx context.Context, arg CalendarBlackoutsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, calendarBlackouts, arg.Name, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const calendarConnectors = `-- name: CalendarConnectors :many
+SELECT connector_id::integer AS connector_id FROM api.calendar_users WHERE calendar = $1::text ORDER BY connector_id LIMIT $2::integer
+`
+
+type CalendarConnectorsParams struct {
+	Name string
+	Most int32
+}
+
+func (q *Queries) CalendarConnectors(ctx context.Context, arg CalendarConnectorsParams) ([]int32, error) {
+	rows, err := q.db.Query(ctx, calendarConnectors, arg.Name, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int32{}
+	for rows.Next() {
+		var connector_id int32
+		if err := rows.Scan(&connector_id); err != nil {
+			return nil, err
+		}
+		items = append(items, connector_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const changeCalendar = `-- name: ChangeCalendar :execrows
+UPDATE api.changeable_calendars SET time_zone = $1::text, entries = $2::jsonb
+WHERE name = $3::text AND (time_zone, entries) IS DISTINCT FROM ($1::text, $2::jsonb)
+`
+
+type ChangeCalendarParams struct {
+	TimeZone string
+	Entries  []byte
+	Name     string
+}
+
+// None where that changes nothing.
+func (q *Queries) ChangeCalendar(ctx context.Context, arg ChangeCalendarParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeCalendar, arg.TimeZone, arg.Entries, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const deleteCalendar = `-- name: DeleteCalendar :execrows
+DELETE FROM api.changeable_calendars WHERE name = $1::text
+`
+
+func (q *Queries) DeleteCalendar(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteCalendar, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const getCalendar = `-- name: GetCalendar :one
 SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = $1::text
 `
@@ -32,6 +141,23 @@ func (q *Queries) GetCalendar(ctx context.Context, name string) (GetCalendarRow,
 		&i.TimeZone,
 		&i.Entries,
 		&i.Count,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const getCondition = `-- name: GetCondition :one
+SELECT name, query, user_ids, timeout_ms, updated_at FROM api.conditions WHERE name = $1::text
+`
+
+func (q *Queries) GetCondition(ctx context.Context, name string) (ApiCondition, error) {
+	row := q.db.QueryRow(ctx, getCondition, name)
+	var i ApiCondition
+	err := row.Scan(
+		&i.Name,
+		&i.Query,
+		&i.UserIds,
+		&i.TimeoutMs,
 		&i.UpdatedAt,
 	)
 	return i, err
@@ -184,6 +310,18 @@ func (q *Queries) ListLocks(ctx context.Context, keys []string) ([]ApiLock, erro
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockCalendar = `-- name: LockCalendar :one
+SELECT version::bigint AS version FROM api.changeable_calendars WHERE name = $1::text FOR UPDATE
+`
+
+// For a change. None of whom the viewer may not change.
+func (q *Queries) LockCalendar(ctx context.Context, name string) (int64, error) {
+	row := q.db.QueryRow(ctx, lockCalendar, name)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
 }
 
 const lockKeys = `-- name: LockKeys :one

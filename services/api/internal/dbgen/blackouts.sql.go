@@ -10,6 +10,41 @@ import (
 	"time"
 )
 
+const addBlackout = `-- name: AddBlackout :execrows
+INSERT INTO api.changeable_blackouts (name, calendar, user_id, type, provider, except_connectors, mode, spread_minutes)
+VALUES ($1::text, $2::text, $3::integer, $4::text, $5::text, $6::integer[], $7::text, $8::integer)
+ON CONFLICT (name) DO NOTHING
+`
+
+type AddBlackoutParams struct {
+	Name             string
+	Calendar         string
+	UserID           *int32
+	Type             *string
+	Provider         *string
+	ExceptConnectors []int32
+	Mode             string
+	SpreadMinutes    int32
+}
+
+// None where there is one of its name.
+func (q *Queries) AddBlackout(ctx context.Context, arg AddBlackoutParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addBlackout,
+		arg.Name,
+		arg.Calendar,
+		arg.UserID,
+		arg.Type,
+		arg.Provider,
+		arg.ExceptConnectors,
+		arg.Mode,
+		arg.SpreadMinutes,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const blackoutWindows = `-- name: BlackoutWindows :many
 SELECT w.name::text AS name, w.mode::text AS mode, w.spread_minutes::integer AS spread_minutes, w.user_id, w.types::text[] AS types, w.except_connectors,
     w.version::bigint AS version, w.time_zone::text AS time_zone, w.entries::jsonb AS entries
@@ -59,9 +94,99 @@ func (q *Queries) BlackoutWindows(ctx context.Context) ([]BlackoutWindowsRow, er
 	return items, nil
 }
 
+const changeBlackout = `-- name: ChangeBlackout :execrows
+UPDATE api.changeable_blackouts SET calendar = $1::text, user_id = $2::integer, type = $3::text, provider = $4::text,
+    except_connectors = $5::integer[], mode = $6::text, spread_minutes = $7::integer
+WHERE name = $8::text AND (calendar, user_id, type, provider, except_connectors, mode, spread_minutes)
+    IS DISTINCT FROM ($1::text, $2::integer, $3::text, $4::text, $5::integer[], $6::text, $7::integer)
+`
+
+type ChangeBlackoutParams struct {
+	Calendar         string
+	UserID           *int32
+	Type             *string
+	Provider         *string
+	ExceptConnectors []int32
+	Mode             string
+	SpreadMinutes    int32
+	Name             string
+}
+
+// None where that changes nothing.
+func (q *Queries) ChangeBlackout(ctx context.Context, arg ChangeBlackoutParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeBlackout,
+		arg.Calendar,
+		arg.UserID,
+		arg.Type,
+		arg.Provider,
+		arg.ExceptConnectors,
+		arg.Mode,
+		arg.SpreadMinutes,
+		arg.Name,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const deleteBlackout = `-- name: DeleteBlackout :execrows
+DELETE FROM api.changeable_blackouts WHERE name = $1::text
+`
+
+func (q *Queries) DeleteBlackout(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteBlackout, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const getBlackout = `-- name: GetBlackout :one
+SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+FROM api.blackouts b WHERE b.name = $1::text
+`
+
+type GetBlackoutRow struct {
+	Name             string
+	Calendar         string
+	UserID           *int32
+	Type             *string
+	Provider         *string
+	ExceptConnectors []int32
+	Mode             string
+	SpreadMinutes    int32
+	UpdatedAt        time.Time
+	Version          int64
+	TimeZone         string
+	Entries          []byte
+}
+
+// One that the viewer sees, with its times.
+func (q *Queries) GetBlackout(ctx context.Context, name string) (GetBlackoutRow, error) {
+	row := q.db.QueryRow(ctx, getBlackout, name)
+	var i GetBlackoutRow
+	err := row.Scan(
+		&i.Name,
+		&i.Calendar,
+		&i.UserID,
+		&i.Type,
+		&i.Provider,
+		&i.ExceptConnectors,
+		&i.Mode,
+		&i.SpreadMinutes,
+		&i.UpdatedAt,
+		&i.Version,
+		&i.TimeZone,
+		&i.Entries,
+	)
+	return i, err
+}
+
 const listBlackouts = `-- name: ListBlackouts :many
 SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
-    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
 FROM api.blackouts b WHERE b.name > $1::text ORDER BY b.name LIMIT $2::integer
 `
 
@@ -80,6 +205,7 @@ type ListBlackoutsRow struct {
 	Mode             string
 	SpreadMinutes    int32
 	UpdatedAt        time.Time
+	Version          int64
 	TimeZone         string
 	Entries          []byte
 }
@@ -104,6 +230,7 @@ func (q *Queries) ListBlackouts(ctx context.Context, arg ListBlackoutsParams) ([
 			&i.Mode,
 			&i.SpreadMinutes,
 			&i.UpdatedAt,
+			&i.Version,
 			&i.TimeZone,
 			&i.Entries,
 		); err != nil {
@@ -115,4 +242,16 @@ func (q *Queries) ListBlackouts(ctx context.Context, arg ListBlackoutsParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockBlackout = `-- name: LockBlackout :one
+SELECT version::bigint AS version FROM api.changeable_blackouts WHERE name = $1::text FOR UPDATE
+`
+
+// For a change. None of whom the viewer may not change.
+func (q *Queries) LockBlackout(ctx context.Context, name string) (int64, error) {
+	row := q.db.QueryRow(ctx, lockBlackout, name)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
 }

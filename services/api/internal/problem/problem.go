@@ -121,6 +121,16 @@ func PreconditionFailed() *Problem {
 	return kind("precondition-failed", "Changed meanwhile", 412, "Somebody has changed it since you have read it.", "GET it again, and send its ETag as If-Match.")
 }
 
+// Exists is of something new whose name is taken.
+func Exists() *Problem {
+	return kind("precondition-failed", "Changed meanwhile", 412, "There is one of this name already.", "GET it, and send its ETag as If-Match to replace it, or take another name.")
+}
+
+// Gone is of a change of what is not there.
+func Gone() *Problem {
+	return kind("precondition-failed", "Changed meanwhile", 412, "There is none of this name any more.", "Leave If-Match away to add it.")
+}
+
 // TooMany is of a token that asks too often.
 func TooMany(retryAfter int) *Problem {
 	p := kind("too-many-requests", "Too many requests", 429, "This token, or the address it comes from with tokens that are not known, asks more often than it may.", "Wait as long as Retry-After says.")
@@ -212,6 +222,7 @@ var fields = map[string]Field{
 	"connectors_policies":               {"body", "a policy of slots is out of its range"},
 	"connectors_keys_form":              {"body.concurrency_keys", "must be up to 4 of up to 128 letters, digits and _.:/@-, each beginning with a letter or a digit, and no user or password of a URL"},
 	"connectors_per_owner":              {"body.user_id", "has as many connectors as the quota allows"},
+	"calendars_entries_size":            {"body.entries", "must have at most 64 KiB together; leave some out, or write rules"},
 	"access_tokens_expires_range":       {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_expires_later":       {"body.expires_at", "must be in the future"},
 	"access_tokens_most":                {"body.user_id", "has 100 tokens; revoke one first"},
