@@ -3,43 +3,66 @@ package broker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/contract/events"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/deadline"
 )
 
-// Told is an event with its place in the stream.
+// eventsAtOnce is how many events are asked for at the same time: a broker may be milliseconds away.
+const eventsAtOnce = 64
+
+// Told is a message of the stream of events with its place there.
 type Told struct {
 	Seq uint64
-	events.Event
+	// Stored is when the stream took it: another message that has its number, after the stream has lost some, has another.
+	Stored time.Time
+	// Event is nil where it is no event that is known here.
+	*events.Event
 }
 
-// Events reads up to so many of the events behind a place in the stream, one question for each; through is the place behind them. What is no event that
-// is known here is passed over. It returns ErrNoStream where there is no stream; with an error, what it had read until then.
-func (b *Broker) Events(ctx context.Context, after uint64, most int) (all []Told, through uint64, err error) {
+// Events reads the messages behind a place in the stream of events, up to another, one question for each. Numbers that the stream has not, or has no
+// more, are left out. It returns ErrNoStream where there is no stream.
+func (b *Broker) Events(ctx context.Context, after, through uint64) ([]Told, error) {
 	stream, err := deadline.Get(ctx, "broker.stream", queryTimeout, func(ctx context.Context) (jetstream.Stream, error) {
 		return b.stream.Stream(ctx, topology.EventStream)
 	})
 	if err != nil {
-		return nil, after, translate("ask for the stream of events", err)
+		return nil, translate("ask for the stream of events", err)
 	}
-	for through = after; len(all) < most; {
-		msg, err := deadline.Get(ctx, "broker.event", queryTimeout, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-			return stream.GetMsg(ctx, through+1, jetstream.WithGetMsgSubject(topology.EventSubjects))
+	found := make([]Told, through-after)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(eventsAtOnce)
+	for i := range found {
+		group.Go(func() error {
+			msg, err := deadline.Get(ctx, "broker.event", queryTimeout, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+				return stream.GetMsg(ctx, after+1+uint64(i))
+			})
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			if err != nil {
+				return translate("ask for an event", err)
+			}
+			found[i] = Told{Seq: msg.Sequence, Stored: msg.Time}
+			if event, err := events.Read(msg.Header, msg.Data); err == nil {
+				found[i].Event = &event
+			}
+			return nil
 		})
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return all, through, nil
-		}
-		if err != nil {
-			return all, through, translate("ask for an event", err)
-		}
-		through = msg.Sequence
-		if event, err := events.Read(msg.Header, msg.Data); err == nil {
-			all = append(all, Told{msg.Sequence, event})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	all := found[:0]
+	for _, one := range found {
+		if one.Seq != 0 {
+			all = append(all, one)
 		}
 	}
-	return all, through, nil
+	return all, nil
 }

@@ -37,6 +37,9 @@ const (
 	// statementTimeout bounds each of its statements, lockTimeout each wait for a row.
 	statementTimeout = 5 * time.Second
 	lockTimeout      = 2 * time.Second
+	// chainTurnTimeout bounds the wait of a change of chains for those of others, chainRowTimeout its waits for rows then.
+	chainTurnTimeout = 4 * time.Second
+	chainRowTimeout  = 500 * time.Millisecond
 	// maxBody is a configuration of 64 KiB with every character escaped, and the rest.
 	maxBody = 512 << 10
 	base    = "/api/v1"
@@ -50,6 +53,7 @@ type API struct {
 	places    places
 	limiter   *limiter
 	strangers strangers
+	chaining  *chaining
 	proxies   proxies
 	streams   *streams
 	feed      *feed
@@ -106,6 +110,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	}
 	a := &API{
 		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
+		chaining: &chaining{each: map[int32]*chainer{}},
 		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newSearchPlaces(int(max(1, cfg.DatabaseMaxConns/2))),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}

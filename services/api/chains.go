@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -42,12 +44,61 @@ type NewUpstream struct {
 // follows says whether it is to run after others.
 func (s Settings) follows() bool { return s.RunAfter.Value != nil && len(*s.RunAfter.Value) > 0 }
 
-// takeTurn is before anything else of a change of whom a connector runs after.
+// takeTurn is before anything else of a change of whom a connector runs after. Who has the turn waits for no row for long: everybody else waits for them.
 func (s Settings) takeTurn(ctx context.Context, q *dbgen.Queries) error {
 	if !s.RunAfter.Given {
 		return nil
 	}
-	return q.TakeTurnAtChains(ctx)
+	err := q.TakeTurnAtChains(ctx, chainTurnTimeout.String())
+	if postgres.Locked(err) {
+		return problem.Conflict("Others change what runs after what just now, and nothing was changed.", "Try again.")
+	}
+	if err != nil {
+		return err
+	}
+	return q.WaitForRows(ctx, chainRowTimeout.String())
+}
+
+// chaining has each user change one chain at a time: who sends many at once does not stand in line with all of them.
+type chaining struct {
+	mu   sync.Mutex
+	each map[int32]*chainer
+}
+
+// chainer is a user whose changes are under way or wait; turn is full while one of them is.
+type chainer struct {
+	turn  chan struct{}
+	count int
+}
+
+// enter waits for the user's other changes of chains, if it is one. It returns the cause of ctx's end.
+func (c *chaining) enter(ctx context.Context, isChain bool) (leave func(), err error) {
+	if !isChain {
+		return func() {}, nil
+	}
+	user := requestOf(ctx).UserID
+	c.mu.Lock()
+	mine := c.each[user]
+	if mine == nil {
+		mine = &chainer{turn: make(chan struct{}, 1)}
+		c.each[user] = mine
+	}
+	mine.count++
+	c.mu.Unlock()
+	gone := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if mine.count--; mine.count == 0 {
+			delete(c.each, user)
+		}
+	}
+	select {
+	case mine.turn <- struct{}{}:
+		return func() { <-mine.turn; gone() }, nil
+	case <-ctx.Done():
+		gone()
+		return nil, context.Cause(ctx)
+	}
 }
 
 // upstreams are those that the connector of a number is to run after.

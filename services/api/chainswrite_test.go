@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -129,4 +130,28 @@ func TestAnUpstreamThatTheWriterDoesNotSeeStays(t *testing.T) {
 	require.Equal(t, []int32{hidden, first}, one[[]int32](w, `SELECT array_agg(upstream_id ORDER BY upstream_id) FROM run_after`))
 	require.Equal(t, 200, w.as(7, identity.User).do("PATCH", fmt.Sprintf("/connectors/%d", theirs), after(), "If-Match", "*").status)
 	require.Equal(t, hidden, one[int32](w, `SELECT upstream_id FROM run_after`))
+}
+
+func TestWhoseChangesOfChainsWaitForARowKeepNobodyElseWaitingForLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me, other := w.as(7, identity.User), w.as(8, identity.User)
+	held, upstream, theirs := w.connector(7, "user"), w.connector(7, "user"), w.connector(8, "user")
+	w.exec(`BEGIN`)
+	w.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, held)
+	ended := make(chan int)
+	for range 3 {
+		go func() {
+			ended <- me.do("PATCH", fmt.Sprintf("/connectors/%d", held), after(upstream), "If-Match", "*").status
+		}()
+	}
+	require.Eventually(t, func() bool {
+		return one[bool](w, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE d.datname = current_database() AND l.locktype = 'advisory')`)
+	}, time.Minute, time.Millisecond)
+	written := other.do("PATCH", fmt.Sprintf("/connectors/%d", theirs), after(), "If-Match", "*")
+	require.Equal(t, 200, written.status, written.text)
+	for range 3 {
+		require.Equal(t, 409, <-ended)
+	}
+	w.exec(`ROLLBACK`)
 }

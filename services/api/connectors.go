@@ -170,6 +170,11 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, CalendarUse: slots.Exclude, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
+	leave, err := a.chaining.enter(ctx, in.Body.RunAfter.Given)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if err := in.Body.takeTurn(ctx, q); err != nil {
 			return "", err
@@ -305,10 +310,12 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 			return "", err
 		}
 		at, err := q.Sync(ctx, p)
-		return at.UTC().Format(time.RFC3339Nano), err
+		return fmt.Sprint(in.number(), " ", at.UTC().Format(time.RFC3339Nano)), err
 	}, func(_ context.Context, _ *dbgen.Queries, done string) (err error) {
-		out.Body.ConnectorID = in.number()
-		out.Body.TriggerRequestedAt, err = time.Parse(time.RFC3339Nano, done)
+		var at string
+		if _, err = fmt.Sscan(done, &out.Body.ConnectorID, &at); err == nil {
+			out.Body.TriggerRequestedAt, err = time.Parse(time.RFC3339Nano, at)
+		}
 		return err
 	})
 	return out, err
@@ -328,15 +335,18 @@ func (a *API) disableConnector(ctx context.Context, in *OnceByID) (*OneConnector
 	})
 }
 
-// switched moves a connector. That it stands so already is no error.
+// switched moves a connector. That it stands so already is no error. Its number is kept with the request's key: a job's name may be another's when the request comes again.
 func (a *API) switched(ctx context.Context, id int32, move func(context.Context, *dbgen.Queries) error) (out *OneConnector, err error) {
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if _, err := locked(ctx, q, id); err != nil {
 			return "", err
 		}
-		return "", move(ctx, q)
-	}, func(ctx context.Context, q *dbgen.Queries, _ string) error {
-		out, err = seen(ctx, q, id)
+		return strconv.Itoa(int(id)), move(ctx, q)
+	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
+		id, err := number(done)
+		if err == nil {
+			out, err = seen(ctx, q, id)
+		}
 		return err
 	})
 	return out, err

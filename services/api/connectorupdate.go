@@ -16,6 +16,11 @@ type UpdateConnector struct {
 }
 
 func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
+	leave, err := a.chaining.enter(ctx, in.Body.RunAfter.Given)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if err := in.Body.takeTurn(ctx, q); err != nil {
 			return err

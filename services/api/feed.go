@@ -17,6 +17,8 @@ import (
 const (
 	// keptEvents is how many of the newest events are in memory: so far back somebody may go on.
 	keptEvents = 5000
+	// readEvents is how many are read at once.
+	readEvents = 500
 	// pageEvents is how many are told at once: so many are in memory once more for each who watches and is slow.
 	pageEvents = 100
 	// mostSights is of how many viewers it is remembered at once what they see of new events.
@@ -26,28 +28,35 @@ const (
 	lookTimeout = 3 * time.Second // less than a stop waits
 )
 
-// position is a place in the stream of events, behind a message; made is when the stream was made.
+// position is a place in the stream of events, behind a message. made is when the stream was made, stored when it took the message, in nanoseconds: a stream
+// that has lost its last messages gives their numbers to others. stored is 0 where no message is known of this number.
 type position struct {
-	made int64
-	seq  uint64
+	made   int64
+	seq    uint64
+	stored int64
 }
 
 // String is the id of an event that is told.
-func (p position) String() string { return fmt.Sprintf("%x-%d", p.made, p.seq) }
+func (p position) String() string { return fmt.Sprintf("%x-%d-%x", p.made, p.seq, p.stored) }
 
-func positionOf(text string) (p position, is bool) {
-	n, err := fmt.Sscanf(text, "%x-%d", &p.made, &p.seq)
-	return p, err == nil && n == 2 && p.String() == text
+// positionOf is the place of an id; of what is none, a place of no stream.
+func positionOf(text string) (p position) {
+	if n, err := fmt.Sscanf(text, "%x-%d-%x", &p.made, &p.seq, &p.stored); err != nil || n != 3 || p.String() != text {
+		return position{}
+	}
+	return p
 }
 
-// told is an event as it is told to everybody.
+// told is a message of the stream as it is told to everybody.
 type told struct {
-	seq       uint64
+	position
 	connector int32
-	at        time.Time
-	isRun     bool
-	isGone    bool // its connector is deleted
-	text      []byte
+	// since is from when on somebody must see its connector to be told: when it happened, or when the run began that it ended.
+	since  time.Time
+	isRun  bool
+	isGone bool // its connector is deleted
+	// text is empty where it is no event that is known here.
+	text []byte
 }
 
 // feed has the newest events, for everybody who watches. Whoever waits for more looks for all.
@@ -58,7 +67,7 @@ type feed struct {
 
 	mu     sync.Mutex
 	away   error    // why the last look has read nothing; at first: nobody has looked
-	from   position // all events behind it, up to newest, are in kept
+	from   position // all messages behind it, up to newest, are in kept
 	newest position
 	kept   []told
 	seen   map[sightOf]*sight
@@ -72,40 +81,81 @@ func (f *feed) look(ctx context.Context) {
 		return
 	}
 	defer f.looking.Unlock()
-	if time.Since(f.looked) < lookEvery {
-		return
+	if time.Since(f.looked) >= lookEvery {
+		f.read(ctx)
 	}
+}
+
+// lookBehind is look for somebody who comes from a place that this replica has not read yet: another one has.
+func (f *feed) lookBehind(ctx context.Context, at position) {
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	if newest := f.position(); at.made == newest.made && at.seq > newest.seq {
+		f.read(ctx)
+	}
+}
+
+// read is within looking. That some of what is new was read is no failure: the next look reads on.
+func (f *feed) read(ctx context.Context) {
+	before := f.position()
 	asked, err := f.streams.get(time.Now())
 	if err == nil {
-		err = deadline.Do(context.WithoutCancel(ctx), "api.events", lookTimeout, func(ctx context.Context) error { return f.read(ctx, asked) })
+		err = deadline.Do(context.WithoutCancel(ctx), "api.events", lookTimeout, func(ctx context.Context) error { return f.readFrom(ctx, asked) })
+	}
+	if f.position() != before {
+		err = nil
 	}
 	f.looked = time.Now()
 	f.mu.Lock()
-	f.away = err
+	f.away, f.seen = err, nil
 	f.mu.Unlock()
 }
 
-func (f *feed) read(ctx context.Context, asked *broker.Broker) error {
+func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 	depth, err := asked.Depth(ctx, topology.EventStream)
 	if err != nil {
 		return err
 	}
-	f.begin(position{depth.Made.UnixNano(), depth.LastSeq}, depth.FirstSeq)
-	for at := f.position().seq; at < depth.LastSeq; {
-		some, through, err := asked.Events(ctx, at, pageEvents)
-		f.add(some, through)
+	at := f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
+	if at.stored != 0 && at.seq >= depth.FirstSeq { // the last message that was read is asked for again
+		last, err := asked.Events(ctx, at.seq-1, at.seq)
 		if err != nil {
 			return err
 		}
-		if at = through; len(some) < pageEvents {
-			break
+		if len(last) != 1 || last[0].Stored.UnixNano() != at.stored {
+			f.lose()
+			at = f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
 		}
+	}
+	for at.seq < depth.LastSeq {
+		through := min(depth.LastSeq, at.seq+readEvents)
+		some, err := asked.Events(ctx, at.seq, through)
+		if err != nil {
+			return err
+		}
+		if uint64(len(some)) < through-at.seq { // was it never there, or has the stream dropped it meanwhile?
+			if depth, err = asked.Depth(ctx, topology.EventStream); err != nil {
+				return err
+			}
+			if depth.Made.UnixNano() != at.made || depth.FirstSeq > at.seq+1 {
+				at = f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
+				continue
+			}
+		}
+		at = f.add(some, through)
 	}
 	return nil
 }
 
-// begin leaves what is kept, if nothing joins on to it: the stream is another, or has lost or will have more between than is kept.
-func (f *feed) begin(end position, first uint64) {
+// lose forgets what is kept: whoever watches is told that something may be left out.
+func (f *feed) lose() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.newest = position{}
+}
+
+// begin is the place behind which to read. It leaves what is kept, if nothing joins on to it: the stream is another, or has lost or will have more between than is kept.
+func (f *feed) begin(end position, first uint64) position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	oldest := max(first, 1) - 1
@@ -113,29 +163,42 @@ func (f *feed) begin(end position, first uint64) {
 		oldest = max(oldest, end.seq-keptEvents)
 	}
 	if f.newest.made != end.made || f.newest.seq > end.seq || f.newest.seq < oldest {
-		f.from = position{end.made, min(oldest, end.seq)}
+		f.from = position{made: end.made, seq: min(oldest, end.seq)}
 		f.newest, f.kept = f.from, nil
 	}
+	return f.newest
 }
 
-func (f *feed) add(some []broker.Told, through uint64) {
+// add keeps messages up to a number, and returns the place behind them.
+func (f *feed) add(some []broker.Told, through uint64) position {
 	all := make([]told, 0, len(some))
 	for _, e := range some {
-		if text, err := e.JSON(); err == nil { // else it is of no type that can be named
-			all = append(all, told{e.Seq, e.ConnectorID(), e.Time, e.Run != nil, e.IsDeletion(), text})
+		one := told{position: position{seq: e.Seq, stored: e.Stored.UnixNano()}}
+		if e.Event != nil {
+			if text, err := e.JSON(); err == nil { // else it is of no type that can be named
+				one.connector, one.since, one.isRun, one.isGone, one.text = e.ConnectorID(), e.Time, e.Run != nil, e.IsDeletion(), text
+			}
+			if began := e.Run.GetStartedAt(); began != nil {
+				one.since = began.AsTime()
+			}
 		}
+		all = append(all, one)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.newest.seq != through {
-		f.seen = nil
+	for i := range all {
+		all[i].made = f.newest.made
 	}
-	f.newest.seq = max(f.newest.seq, through)
+	f.newest = position{made: f.newest.made, seq: through}
+	if n := len(all); n > 0 && all[n-1].seq == through {
+		f.newest = all[n-1].position
+	}
 	f.kept = append(f.kept, all...)
 	if over := len(f.kept) - keptEvents; over > 0 {
-		f.from.seq = f.kept[over-1].seq
+		f.from = f.kept[over-1].position
 		f.kept = slices.Clone(f.kept[over:])
 	}
+	return f.newest
 }
 
 // now is the newest place; err says why it is not known.
@@ -162,17 +225,25 @@ func (f *feed) ready(ctx context.Context) (position, error) {
 	return newest, err
 }
 
-// behind are up to so many events behind a place, and the place behind them. Where they are not all there any more, isWhole is false, and the place is the newest.
+// behind are up to so many messages behind a place, and the place behind them. Where they are not all there any more, isWhole is false, and the place is the newest.
 func (f *feed) behind(at position) (some []told, next position, isWhole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if at.made != f.newest.made || at.seq < f.from.seq || at.seq > f.newest.seq {
+	i, is := slices.BinarySearchFunc(f.kept, at.seq, func(t told, seq uint64) int { return cmp.Compare(t.seq, seq) })
+	known := int64(0)
+	switch {
+	case is:
+		known = f.kept[i].stored
+		i++
+	case at.seq == f.from.seq:
+		known = f.from.stored
+	}
+	if at.made != f.newest.made || at.seq < f.from.seq || at.seq > f.newest.seq || at.stored != 0 && known != 0 && at.stored != known {
 		return nil, f.newest, false
 	}
-	i, _ := slices.BinarySearchFunc(f.kept, at.seq+1, func(t told, seq uint64) int { return cmp.Compare(t.seq, seq) })
 	if some = f.kept[i:]; len(some) > pageEvents {
 		some = some[:pageEvents]
-		return some, position{at.made, some[pageEvents-1].seq}, true
+		return some, some[pageEvents-1].position, true
 	}
 	return some, f.newest, true
 }
@@ -189,7 +260,7 @@ type sight struct {
 	err   error
 }
 
-// sight is what was found out of these events; ask finds out, once. It is forgotten with the next look that finds more.
+// sight is what was found out of these events; ask finds out, once. It is forgotten with the next look.
 func (f *feed) sight(of sightOf, ask func() (map[int32]*time.Time, error)) (map[int32]*time.Time, error) {
 	f.mu.Lock()
 	if f.seen == nil || len(f.seen) >= mostSights {

@@ -103,6 +103,28 @@ func TestAJobIsShownChangedSwitchedAndTriggeredByItsName(t *testing.T) {
 	super.refused(404, "not-found", super.do("GET", "/admin/scheduled-jobs/x/history", nil))
 }
 
+func TestARepeatedRequestByNameIsAnsweredWithTheJobThatItWasDoneTo(t *testing.T) {
+	t.Parallel()
+	w := withJobs(t)
+	super := w.as(1, identity.Superadmin)
+	for _, asked := range []string{"trigger", "disable"} {
+		was := w.job("A", 7)
+		first := super.do("POST", "/admin/scheduled-jobs/A/"+asked, nil, "Idempotency-Key", asked)
+		w.exec(`UPDATE connectors SET name = 'B' WHERE id = $1`, was)
+		now := w.job("A", 7)
+		again := super.do("POST", "/admin/scheduled-jobs/A/"+asked, nil, "Idempotency-Key", asked)
+		require.Equal(t, first.status, again.status)
+		for _, r := range []reply{first, again} {
+			id, is := r.body["connector_id"]
+			if !is {
+				id = r.body["id"]
+			}
+			require.EqualValues(t, was, id)
+		}
+		w.exec(`DELETE FROM connectors WHERE id = $1`, now)
+	}
+}
+
 func TestJobsOfOneNameAreToldApartByTheirNumbers(t *testing.T) {
 	t.Parallel()
 	w := withJobs(t)

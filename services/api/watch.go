@@ -27,7 +27,7 @@ const (
 	// beatEvery is after how long without an event something is sent, with the place.
 	beatEvery = 15 * time.Second
 	// sendTimeout bounds each write: who does not read is not waited for.
-	sendTimeout = 10 * time.Second
+	sendTimeout = 3 * time.Second // less than a stop waits
 	// retryAfter is in how many milliseconds a browser comes back, as an event stream says it.
 	retryAfter = 1000
 
@@ -60,12 +60,15 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 	}
 	w := watcher{api: a, at: newest, beat: time.Now()}
 	if in.LastEventID != "" {
-		w.at, _ = positionOf(in.LastEventID) // what is none is of no stream that is kept
+		w.at = positionOf(in.LastEventID)
+		a.feed.lookBehind(ctx, w.at)
 	}
 	for _, id := range in.Connectors {
-		if number := int32(id); int64(number) == id {
-			w.only = append(w.only, number)
+		number := int32(id)
+		if int64(number) != id || number < 1 {
+			return nil, problem.Invalid("query.connectors", fmt.Sprintf("%d is no number of a connector; they are from 1 to 2147483647", id))
 		}
+		w.only = append(w.only, number)
 	}
 	if len(in.Connectors) > 0 {
 		if w.saw, err = a.seenOf(ctx, w.only); err != nil {
@@ -144,7 +147,7 @@ func (w *watcher) page(ctx context.Context) (isMore bool, err error) {
 		if e.isRun {
 			kind = "run"
 		}
-		fmt.Fprintf(&text, "event: %s\nid: %s\ndata: %s\n\n", kind, position{next.made, e.seq}, e.text)
+		fmt.Fprintf(&text, "event: %s\nid: %s\ndata: %s\n\n", kind, e.position, e.text)
 	}
 	if text.Len() == 0 {
 		return len(some) == pageEvents, w.alive()
@@ -152,36 +155,39 @@ func (w *watcher) page(ctx context.Context) (isMore bool, err error) {
 	return len(some) == pageEvents, w.send(text.String())
 }
 
+// names says whether it is an event that was asked for.
+func (w *watcher) names(e told) bool {
+	return len(e.text) > 0 && (w.only == nil || slices.Contains(w.only, e.connector))
+}
+
 func (w *watcher) isFor(e told, seen map[int32]*time.Time) bool {
-	if w.only != nil && !slices.Contains(w.only, e.connector) {
+	if !w.names(e) {
 		return false
 	}
 	since, is := seen[e.connector]
 	if !is && e.isGone {
 		since, is = w.saw[e.connector]
 	}
-	return is && (since == nil || !e.at.Before(*since))
+	return is && (since == nil || !e.since.Before(*since))
 }
 
-// seen are the connectors of events that are seen, and since when.
+// seen are the connectors of events that are seen, and since when. It is asked of all of them, so that the answer is every stream's of the same viewer.
 func (w *watcher) seen(ctx context.Context, some []told, next position) (map[int32]*time.Time, error) {
-	var ids []int32
-	for _, e := range some {
-		if w.only == nil || slices.Contains(w.only, e.connector) {
-			ids = append(ids, e.connector)
-		}
-	}
-	if len(ids) == 0 {
+	if !slices.ContainsFunc(some, w.names) {
 		return nil, nil
-	}
-	slices.Sort(ids)
-	ids = slices.Compact(ids)
-	if w.only != nil {
-		return w.api.seenOf(ctx, ids)
 	}
 	who := served(requestOf(ctx))
 	viewer := fmt.Sprint(requestOf(ctx).UserID, " ", requestOf(ctx).Role, " ", who.Groups)
-	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (map[int32]*time.Time, error) { return w.api.seenOf(ctx, ids) })
+	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (map[int32]*time.Time, error) {
+		ids := make([]int32, 0, len(some))
+		for _, e := range some {
+			if len(e.text) > 0 {
+				ids = append(ids, e.connector)
+			}
+		}
+		slices.Sort(ids)
+		return w.api.seenOf(ctx, slices.Compact(ids))
+	})
 }
 
 func (a *API) seenOf(ctx context.Context, ids []int32) (map[int32]*time.Time, error) {

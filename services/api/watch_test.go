@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/events"
 	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/contract/topology"
-	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/streams"
@@ -34,12 +34,19 @@ type broadcast struct {
 
 func newBroadcast(t *testing.T, change ...func(*api.Config)) broadcast {
 	t.Helper()
-	server := testkit.NATS(t)
-	conn, js, err := connect.Once(server.URL(), config.NATSAccess{})
+	return newBroadcastAt(t, testkit.NATS(t).URL(), change...)
+}
+
+// newBroadcastAt is newBroadcast beside a server that the test stops.
+func newBroadcastAt(t *testing.T, url string, change ...func(*api.Config)) broadcast {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
 	require.NoError(t, streams.EnsureStreams(t.Context(), js))
-	return broadcast{newWorld(t, append(change, func(c *api.Config) { c.NATSURL = server.URL() })...), js}
+	return broadcast{newWorld(t, append(change, func(c *api.Config) { c.NATSURL = url })...), js}
 }
 
 // tells publishes that a connector's run has ended now, or at another time, and returns the event's id.
@@ -226,7 +233,7 @@ func TestWhoComesBackTooLateIsToldToBeginAnew(t *testing.T) {
 		again.close()
 	}
 	behind("nonsense")
-	behind("ffffffffffffffff-1")
+	behind("ffffffffffffffff-1-0")
 	stream, err := b.js.Stream(t.Context(), topology.EventStream)
 	require.NoError(t, err)
 	b.tells(id)

@@ -1,6 +1,10 @@
 -- name: TakeTurnAtChains :exec
 -- Who locks a connector first, and then takes this turn, would wait in a circle with who adds a row that names the connector.
-SELECT pg_advisory_xact_lock(hashtext('echomind.run_after'));
+SELECT pg_advisory_xact_lock(hashtext('echomind.run_after')) FROM (SELECT set_config('lock_timeout', @patience::text, true) OFFSET 0) s;
+
+-- name: WaitForRows :exec
+-- How long the transaction waits for each row from now on.
+SELECT set_config('lock_timeout', @patience::text, true);
 
 -- name: SeenOf :many
 -- Those of some connectors that the viewer sees.

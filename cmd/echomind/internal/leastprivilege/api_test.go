@@ -101,7 +101,7 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = semantic.PublishMsg(t.Context(), msg)
 	require.NoError(t, err)
-	told, _, err := b.Events(t.Context(), 0, 10)
+	told, err := b.Events(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, told, 1)
 }

@@ -131,11 +131,21 @@ func (q *Queries) SeenOf(ctx context.Context, ids []int32) ([]int32, error) {
 }
 
 const takeTurnAtChains = `-- name: TakeTurnAtChains :exec
-SELECT pg_advisory_xact_lock(hashtext('echomind.run_after'))
+SELECT pg_advisory_xact_lock(hashtext('echomind.run_after')) FROM (SELECT set_config('lock_timeout', $1::text, true) OFFSET 0) s
 `
 
 // Who locks a connector first, and then takes this turn, would wait in a circle with who adds a row that names the connector.
-func (q *Queries) TakeTurnAtChains(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, takeTurnAtChains)
+func (q *Queries) TakeTurnAtChains(ctx context.Context, patience string) error {
+	_, err := q.db.Exec(ctx, takeTurnAtChains, patience)
+	return err
+}
+
+const waitForRows = `-- name: WaitForRows :exec
+SELECT set_config('lock_timeout', $1::text, true)
+`
+
+// How long the transaction waits for each row from now on.
+func (q *Queries) WaitForRows(ctx context.Context, patience string) error {
+	_, err := q.db.Exec(ctx, waitForRows, patience)
 	return err
 }
