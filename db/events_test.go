@@ -240,6 +240,29 @@ func TestABoundThatMeetsALockFailsNoMove(t *testing.T) {
 	}
 }
 
+func TestABoundGoesOnBehindWhatSomebodyHolds(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.bounds(1000, 1000)
+	b.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 1, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, 6000)`)
+	tx, err := b.other().conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM status_events ORDER BY no LIMIT 2100 FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(2048,0)", "(2900,0)", "(2900,0)"} {
+		b.exec(`SELECT moves.bound_events()`)
+		b.moves(want, `SELECT moves.dropped_events()`)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`SELECT moves.bound_events()`)
+	b.moves("(4948,0)", `SELECT moves.dropped_events()`)
+}
+
 func TestABoundThatASnapshotHasMissedFailsNoMove(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()

@@ -89,8 +89,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. Of those that somebody holds none. It is called within moves, and
--- fails none: what it cannot drop is left to the next call.
+-- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. It goes on behind events that somebody holds. It is called within
+-- moves, and fails none: what it cannot drop is left to the next call.
 -- +goose StatementBegin
 CREATE FUNCTION moves.bound_events() RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms' SET enable_seqscan = off SET enable_sort = off SET jit = off AS $$
@@ -101,8 +101,8 @@ DECLARE
 BEGIN
     SELECT * INTO b FROM event_bounds;
     SELECT * INTO gone FROM moves.remove_events(
-        ARRAY(SELECT e.no FROM status_events e WHERE e.no <= newest - b.most_status ORDER BY e.no LIMIT 2048)
-        || ARRAY(SELECT e.no FROM verdict_events e WHERE e.no <= newest - b.most_verdicts ORDER BY e.no LIMIT 2048));
+        ARRAY(SELECT e.no FROM status_events e WHERE e.no <= newest - b.most_status ORDER BY e.no LIMIT 2048 FOR UPDATE SKIP LOCKED)
+        || ARRAY(SELECT e.no FROM verdict_events e WHERE e.no <= newest - b.most_verdicts ORDER BY e.no LIMIT 2048 FOR UPDATE SKIP LOCKED));
     IF gone.status > 0 OR gone.verdicts > 0 THEN
         INSERT INTO event_drops (status, verdicts) VALUES (gone.status, gone.verdicts);
     END IF;

@@ -33,6 +33,9 @@ const (
 // eventPauses are the pauses while Postgres or the broker is away, or another process publishes.
 var eventPauses = repeat.Pauses{First: eventPause, Last: 2 * time.Second}
 
+// errHeld says that events are published and not removed: they are published again, and the stream refuses the repeats of its last minutes.
+var errHeld = errors.New("events are published that another transaction holds")
+
 // publisher publishes what moves have written down: each event of a connector once the one before is acknowledged. Two publishers at the same
 // time save nothing and break nothing: no event of a connector is in the stream before an earlier one, whoever publishes, and a repeat has its id.
 type publisher struct {
@@ -44,7 +47,7 @@ type publisher struct {
 	// page is how many events it publishes at once.
 	page int32
 	// after is the event behind which the next page begins, held are connectors of which an earlier one is left: a round goes on behind what
-	// it could not publish, up to until, and the next begins with the oldest again. What was written later may be behind a move whose event
+	// it could not publish or remove, up to until, and the next begins with the oldest again. What was written later may be behind a move whose event
 	// was not committed yet when the round has passed its number.
 	after, until int64
 	held         map[int32]bool
@@ -58,11 +61,16 @@ func (s *Semantic) newPublisher() *publisher {
 func (s *Semantic) publishEvents(ctx context.Context) error {
 	p := s.newPublisher()
 	defer p.giveTurnBack(ctx)
-	failed, idle := 0, 0
+	failed, idle, warned, bad := 0, 0, false, false
 	for ctx.Err() == nil {
 		n, full, mine, err := p.look(ctx)
-		if err != nil && ctx.Err() == nil && failed == 0 {
+		bad = bad || err != nil
+		if err != nil && ctx.Err() == nil && !warned {
+			warned = true
 			p.log.Warn("events wait; they are kept, and published later", "err", err)
+		}
+		if !full { // the round is over
+			warned, bad = bad, false
 		}
 		if failed++; err == nil || n > 0 {
 			failed = 0
@@ -87,9 +95,9 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 	return nil
 }
 
-// look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many these were, whether the page
+// look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many it has removed, whether the page
 // was full, and whether it was this publisher's turn. An error says that some are left.
-func (p *publisher) look(ctx context.Context) (published int, full, mine bool, err error) {
+func (p *publisher) look(ctx context.Context) (removed int, full, mine bool, err error) {
 	until := time.Now().Add(eventLease / 2)
 	newest, err := deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (int64, error) {
 		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
@@ -107,14 +115,15 @@ func (p *publisher) look(ctx context.Context) (published int, full, mine bool, e
 	}
 	done, problem := p.publish(ctx, rows, until)
 	failpoint.At("semantic.events_published")
+	removed, err = p.remove(ctx, done)
 	full = len(rows) == int(p.page)
 	switch {
 	case !full:
 		p.beginRound()
-	case len(done) < len(rows):
+	case len(done) < len(rows), errors.Is(err, errHeld):
 		p.after = *rows[len(rows)-1].No
 	}
-	return len(done), full, true, errors.Join(problem, p.remove(ctx, done))
+	return removed, full, true, errors.Join(problem, err)
 }
 
 func (p *publisher) beginRound() {
@@ -132,19 +141,22 @@ func (p *publisher) read(ctx context.Context) ([]dbgen.UnpublishedEventsRow, err
 	return rows, nil
 }
 
-// remove removes events that the broker has, also where ctx has ended: else they would be published again.
-func (p *publisher) remove(ctx context.Context, nos []int64) error {
+// remove removes events that the broker has, also where ctx has ended: else they would be published again. It returns how many it has removed.
+func (p *publisher) remove(ctx context.Context, nos []int64) (int, error) {
 	if len(nos) == 0 {
-		return nil
+		return 0, nil
 	}
-	err := deadline.Do(context.WithoutCancel(ctx), "semantic.remove_events", queryTimeout, func(ctx context.Context) error {
-		_, err := p.queries.RemoveEvents(ctx, nos)
-		return err
+	gone, err := deadline.Get(context.WithoutCancel(ctx), "semantic.remove_events", queryTimeout, func(ctx context.Context) (dbgen.RemoveEventsRow, error) {
+		return p.queries.RemoveEvents(ctx, nos)
 	})
 	if err != nil {
-		return fmt.Errorf("remove published events: %w", err)
+		return 0, fmt.Errorf("remove published events: %w", err)
 	}
-	return nil
+	removed := int(gone.Status + gone.Verdicts)
+	if removed < len(nos) {
+		err = errHeld
+	}
+	return removed, err
 }
 
 func (p *publisher) giveTurnBack(ctx context.Context) {

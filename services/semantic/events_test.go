@@ -290,6 +290,33 @@ func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnect
 	f.once()
 }
 
+func TestEventsThatAnotherTransactionHoldsHoldUpNoOther(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT g, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(100, 120) g`)
+	tx, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `SELECT FROM status_events ORDER BY no LIMIT 14 FOR UPDATE`)
+	require.NoError(t, err)
+	c := f.connector()
+	p.page = 7
+	for _, want := range []struct {
+		removed int
+		err     error
+	}{{0, errHeld}, {0, errHeld}, {7, nil}, {1, nil}, {0, errHeld}} {
+		removed, _, _, err := p.look(ctx)
+		require.ErrorIs(t, err, want.err)
+		require.Equal(t, want.removed, removed)
+	}
+	require.Equal(t, []string{"connector.file.added"}, f.toldOf(c.connector))
+	require.Len(t, f.waiting(), 14)
+	require.NoError(t, tx.Rollback(ctx))
+	f.publishesAll(p)
+	f.once()
+}
+
 func TestAFullStreamMakesRoomForNewEvents(t *testing.T) {
 	f := newFlow(t)
 	declared := topology.Streams(0, 0, 4096)[3]
