@@ -46,6 +46,8 @@ type publisher struct {
 	log     *slog.Logger
 	// page is how many events it publishes at once.
 	page int32
+	// patience bounds how long it waits for acknowledgements.
+	patience time.Duration
 	// after is the event behind which the next page begins, held are connectors of which an earlier one is left: a round goes on behind what
 	// it could not publish or remove, up to until, and the next begins with the oldest again. What was written later may be behind a move whose event
 	// was not committed yet when the round has passed its number.
@@ -54,7 +56,7 @@ type publisher struct {
 }
 
 func (s *Semantic) newPublisher() *publisher {
-	return &publisher{id: uuid.New(), queries: s.queries, stream: s.servers.Stream, metrics: s.metrics, log: s.log, page: eventPage, held: map[int32]bool{}}
+	return &publisher{id: uuid.New(), queries: s.queries, stream: s.servers.Stream, metrics: s.metrics, log: s.log, page: eventPage, patience: eventTimeout, held: map[int32]bool{}}
 }
 
 // publishEvents publishes events until ctx ends.
@@ -208,7 +210,9 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 			p.held[*row.ConnectorID] = true
 		}
 	}
-	if errors.Is(problem, jetstream.ErrNoStreamResponse) {
+	// Where somebody else listens to the subjects of a stream that is gone, no answer comes at all.
+	var late *deadline.Error
+	if ctx.Err() == nil && (errors.Is(problem, jetstream.ErrNoStreamResponse) || errors.As(problem, &late)) {
 		problem = errors.Join(problem, streams.EnsureStreams(ctx, p.stream))
 	}
 	return done, problem
@@ -231,7 +235,7 @@ func (p *publisher) send(row dbgen.UnpublishedEventsRow) (jetstream.PubAckFuture
 
 // land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come. It returns the first problem.
 func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, problem error) {
-	late, cancel := context.WithTimeoutCause(ctx, eventTimeout, &deadline.Error{Name: "semantic.publish_events", After: eventTimeout})
+	late, cancel := context.WithTimeoutCause(ctx, p.patience, &deadline.Error{Name: "semantic.publish_events", After: p.patience})
 	defer cancel()
 	for _, s := range sent {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
@@ -198,6 +199,25 @@ func TestAStreamThatIsGoneIsMadeAgainAndTheEventsCome(t *testing.T) {
 	c := f.synced(map[string]string{"a": "x"})
 	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
 	f.publishesAll(f.newPublisher())
+	require.Equal(t, aSync, f.toldOf(c.connector))
+}
+
+func TestAStreamThatIsGoneIsMadeAgainThoughSomebodyListensToItsSubjects(t *testing.T) {
+	f := newFlow(t)
+	nc, err := nats.Connect(f.broker.URL())
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.Subscribe("events.>", func(*nats.Msg) {})
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	c := f.synced(map[string]string{"a": "x"})
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	p := f.newPublisher()
+	p.patience = time.Millisecond
+	_, _, _, err = p.look(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	p.patience = eventTimeout
+	f.publishesAll(p)
 	require.Equal(t, aSync, f.toldOf(c.connector))
 }
 
