@@ -1,7 +1,6 @@
 package semantic
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +25,8 @@ const (
 	// eventLease is how long after its last look a publisher keeps its turn; it sends for half of it, so that one that was frozen sends nothing behind what
 	// another has sent since.
 	eventLease = 10 * time.Second
+	// eventRounds is how many events of a connector are published of a full page: what lies behind is another's, and waits for it.
+	eventRounds = 64
 	// eventTimeout bounds how long a round waits for its acknowledgements.
 	eventTimeout = 5 * time.Second
 )
@@ -53,6 +54,8 @@ type publisher struct {
 	// was not committed yet when the round has passed its number.
 	after, until int64
 	held         map[int32]bool
+	// cut says that the round has left events that nothing is wrong with, for those behind.
+	cut bool
 }
 
 func (s *Semantic) newPublisher() *publisher {
@@ -63,31 +66,34 @@ func (s *Semantic) newPublisher() *publisher {
 func (s *Semantic) publishEvents(ctx context.Context) error {
 	p := s.newPublisher()
 	defer p.giveTurnBack(ctx)
-	failed, idle, warned, bad := 0, 0, false, false
+	failed, idle, removed := 0, 0, 0
+	bad, sound, warned := false, true, false // since the last pause, in this round, and of which a round was not sound
 	for ctx.Err() == nil {
-		n, full, mine, err := p.look(ctx)
-		bad = bad || err != nil
+		n, again, mine, err := p.look(ctx)
+		removed, bad, sound = removed+n, bad || err != nil, sound && err == nil
 		if err != nil && ctx.Err() == nil && !warned {
 			warned = true
 			p.log.Warn("events wait; they are kept, and published later", "err", err)
 		}
-		if !full { // the round is over
-			warned, bad = bad, false
+		if p.after == 0 { // the round is over
+			warned, sound = warned && !sound, true
 		}
-		if failed++; err == nil || n > 0 {
+		if again {
+			continue
+		}
+		if failed++; !bad || removed > 0 {
 			failed = 0
 		}
 		if idle++; mine {
 			idle = 0
 		}
+		removed, bad = 0, false
 		pause := eventPause
 		switch {
 		case failed > 0:
 			pause = eventPauses.After(failed)
 		case !mine:
 			pause = eventPauses.After(idle)
-		case full && err == nil:
-			pause = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -97,9 +103,10 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 	return nil
 }
 
-// look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many it has removed, whether the page
-// was full, and whether it was this publisher's turn. An error says that some are left.
-func (p *publisher) look(ctx context.Context) (removed int, full, mine bool, err error) {
+// look publishes a page of events, the oldest of the round, and removes those that are acknowledged. It returns how many it has removed, whether
+// to look again at once, and whether it was this publisher's turn. An error says that some are left. A round goes on behind those, unless a server
+// is away.
+func (p *publisher) look(ctx context.Context) (removed int, again, mine bool, err error) {
 	until := time.Now().Add(eventLease / 2)
 	newest, err := deadline.Get(ctx, "semantic.events_turn", queryTimeout, func(ctx context.Context) (int64, error) {
 		return p.queries.TakeTurnToPublish(ctx, dbgen.TakeTurnToPublishParams{Publisher: p.id, Lease: eventLease})
@@ -118,18 +125,20 @@ func (p *publisher) look(ctx context.Context) (removed int, full, mine bool, err
 	done, problem := p.publish(ctx, rows, until)
 	failpoint.At("semantic.events_published")
 	removed, err = p.remove(ctx, done)
-	full = len(rows) == int(p.page)
+	again = (problem == nil || answered(problem)) && (err == nil || errors.Is(err, errHeld))
+	err = errors.Join(problem, err)
 	switch {
-	case !full:
+	case len(rows) < int(p.page):
+		again = p.cut && err == nil
 		p.beginRound()
 	case len(done) < len(rows), errors.Is(err, errHeld):
 		p.after = *rows[len(rows)-1].No
 	}
-	return removed, full, true, errors.Join(problem, err)
+	return removed, again, true, err
 }
 
 func (p *publisher) beginRound() {
-	p.after = 0
+	p.after, p.cut = 0, false
 	clear(p.held)
 }
 
@@ -173,9 +182,10 @@ func (p *publisher) giveTurnBack(ctx context.Context) {
 
 // publish publishes events in rounds: in each the next one of every connector. One that is not acknowledged holds up those behind it of its
 // connector, and no other's. It returns the numbers of those that may be removed, and holds the connectors of the others for the rest of the round.
-// It begins none after until.
+// It begins none after until; of a full page it begins eventRounds.
 func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsRow, until time.Time) (done []int64, problem error) {
-	for len(rows) > 0 && ctx.Err() == nil && time.Now().Before(until) {
+	full := len(rows) == int(p.page)
+	for i := 0; len(rows) > 0 && ctx.Err() == nil && time.Now().Before(until) && (i < eventRounds || !full); i++ {
 		var later []dbgen.UnpublishedEventsRow
 		var sent []sentEvent
 		begun := map[int32]bool{}
@@ -195,7 +205,7 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 				begun[connector] = true
 				future, err := p.send(row)
 				if err != nil {
-					p.held[connector], problem = true, cmp.Or(problem, err)
+					p.held[connector], problem = true, worse(problem, err)
 					p.metrics.events.WithLabelValues(asUnacknowledged).Inc()
 					continue
 				}
@@ -203,8 +213,9 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 			}
 		}
 		acknowledged, err := p.land(ctx, sent)
-		rows, done, problem = later, append(done, acknowledged...), cmp.Or(problem, err)
+		rows, done, problem = later, append(done, acknowledged...), worse(problem, err)
 	}
+	p.cut = p.cut || full && len(rows) > 0
 	for _, row := range rows {
 		if row.ConnectorID != nil {
 			p.held[*row.ConnectorID] = true
@@ -216,6 +227,21 @@ func (p *publisher) publish(ctx context.Context, rows []dbgen.UnpublishedEventsR
 		problem = errors.Join(problem, streams.EnsureStreams(ctx, p.stream))
 	}
 	return done, problem
+}
+
+// answered says of a problem that the broker is there: it has refused an event, or has no stream for it.
+func answered(problem error) bool {
+	var late *deadline.Error
+	var refused *jetstream.APIError
+	return !errors.As(problem, &late) && (errors.Is(problem, jetstream.ErrNoStreamResponse) || errors.As(problem, &refused))
+}
+
+// worse is the first of two problems, or the second where only that has had no answer.
+func worse(first, second error) error {
+	if first == nil || second != nil && answered(first) && !answered(second) {
+		return second
+	}
+	return first
 }
 
 // sentEvent is an event that waits for its acknowledgement.
@@ -233,7 +259,7 @@ func (p *publisher) send(row dbgen.UnpublishedEventsRow) (jetstream.PubAckFuture
 	return p.stream.PublishMsgAsync(msg, jetstream.WithRetryAttempts(0))
 }
 
-// land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come. It returns the first problem.
+// land waits for the acknowledgements of what was sent, and holds the connectors of which one did not come. It returns the worst problem.
 func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, problem error) {
 	late, cancel := context.WithTimeoutCause(ctx, p.patience, &deadline.Error{Name: "semantic.publish_events", After: p.patience})
 	defer cancel()
@@ -249,7 +275,7 @@ func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, p
 			done = append(done, s.no)
 			continue
 		}
-		p.held[s.connector], problem = true, cmp.Or(problem, err)
+		p.held[s.connector], problem = true, worse(problem, err)
 	}
 	p.metrics.events.WithLabelValues(asPublished).Add(float64(len(done)))
 	p.metrics.events.WithLabelValues(asUnacknowledged).Add(float64(len(sent) - len(done)))

@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/echomind/sync/contract/events"
 	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/testonly/testkit"
 )
@@ -284,6 +286,60 @@ func TestMoreRefusedEventsOfAConnectorThanAPageHoldUpNoOther(t *testing.T) {
 	f.once()
 }
 
+func TestARoundPassesByRefusedConnectorsWithoutAPause(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	declared := topology.Streams(0, 0, 0)[3]
+	declared.Subjects = []string{"events.connector.file.*"}
+	_, err := f.js.CreateStream(ctx, declared)
+	require.NoError(t, err)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT g, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(100, 120) g`)
+	free := f.connector()
+	p.page = 7
+	for range 3 {
+		_, again, _, err := p.look(ctx)
+		require.ErrorIs(t, err, jetstream.ErrNoStreamResponse)
+		require.True(t, again)
+	}
+	_, again, _, err := p.look(ctx)
+	require.NoError(t, err)
+	require.False(t, again, "the round is over")
+	require.Equal(t, []string{"connector.file.added"}, f.toldOf(free.connector))
+}
+
+func TestARefusalIsAnAnswerAndSilenceIsNone(t *testing.T) {
+	silence, refusal := &deadline.Error{}, &jetstream.APIError{}
+	require.True(t, answered(refusal))
+	require.True(t, answered(jetstream.ErrNoStreamResponse))
+	require.False(t, answered(nats.ErrConnectionClosed))
+	require.False(t, answered(errors.Join(jetstream.ErrNoStreamResponse, silence)), "nor does the broker say what streams there are")
+	require.Equal(t, silence, worse(refusal, silence))
+	require.Equal(t, silence, worse(silence, refusal))
+	require.Equal(t, refusal, worse(nil, refusal))
+	require.Equal(t, refusal, worse(refusal, nil))
+}
+
+func TestAnothersEventWaitsForFewOfABusyConnector(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 100, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, 200)`)
+	other := f.connector()
+	p.page = 100
+	for i, want := range []int{eventRounds, 0, 1, eventRounds, 0, 200 - 2*eventRounds} {
+		removed, again, _, err := p.look(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+		require.Equal(t, i < 5, again)
+		if i == 2 {
+			require.Equal(t, []string{"connector.file.added"}, f.toldOf(other.connector))
+		}
+	}
+	require.Empty(t, f.waiting())
+}
+
 func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnector(t *testing.T) {
 	f := newFlow(t)
 	late, busy := f.connector(), f.connector()
@@ -298,9 +354,9 @@ func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnect
 		f.exec(`SELECT moves.enable($1)`, busy.connector)
 	}
 	p.page, p.held[busy.connector] = 17, true // it is full, and nothing of it can be published
-	_, full, _, err := p.look(ctx)
+	_, again, _, err := p.look(ctx)
 	require.NoError(t, err)
-	require.True(t, full)
+	require.True(t, again)
 	require.Positive(t, p.after)
 	require.NoError(t, tx.Commit(ctx))
 	f.exec(`SELECT moves.enable($1)`, late.connector)
