@@ -180,6 +180,35 @@ func TestALeafIsEmptiedOnceEverythingHasLeftItAndNobodyHoldsIt(t *testing.T) {
 	}
 }
 
+func TestALeafIsNotEmptiedByWhoDoesNotSeeWhatHasComeIntoIt(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	tx, err := b.conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM connectors`); err != nil {
+		t.Fatal(err)
+	}
+	other := b.other()
+	other.connector()
+	other.exec(`SELECT setval('event_numbers', 3 * 65536)`)
+	b.moves("0", `SELECT moves.clear_events()`)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tells("added ACTIVE")
+}
+
+func TestFewLeavesAreEmptiedAtOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO status_events (no, connector_id, type) SELECT n << 16, 1, 'web' FROM generate_series(4, 9) n`)
+	b.exec(`DELETE FROM status_events`)
+	b.exec(`DELETE FROM verdict_events`)
+	b.moves("4", `SELECT moves.clear_events()`)
+	b.moves("2", `SELECT moves.clear_events()`)
+}
+
 func TestAnEventThatSomebodyElseIsRemovingIsLeftToThatOne(t *testing.T) {
 	b := newBase(t)
 	b.silence()
