@@ -27,6 +27,8 @@ const (
 	eventLease = 10 * time.Second
 	// eventRounds is how many events of a connector are published of a full page: what lies behind is another's, and waits for it.
 	eventRounds = 64
+	// eventsNoted is how many events a publisher removes until it has the outbox's empty beginning noted, which else is done each lookInterval.
+	eventsNoted = 1 << 14
 	// eventTimeout bounds how long a round waits for its acknowledgements.
 	eventTimeout = 5 * time.Second
 )
@@ -56,6 +58,8 @@ type publisher struct {
 	held         map[int32]bool
 	// cut says that the round has left events that nothing is wrong with, for those behind.
 	cut bool
+	// unnoted is how many events it has removed since it had the outbox's empty beginning noted.
+	unnoted int
 }
 
 func (s *Semantic) newPublisher() *publisher {
@@ -167,7 +171,22 @@ func (p *publisher) remove(ctx context.Context, nos []int64) (int, error) {
 	if removed < len(nos) {
 		err = errHeld
 	}
+	if p.unnoted += removed; p.unnoted >= eventsNoted {
+		p.unnoted = 0
+		if err := noteEmptyEvents(ctx, p.queries); err != nil {
+			return removed, err
+		}
+	}
 	return removed, err
+}
+
+// noteEmptyEvents notes where the outbox begins, so that no look passes by the rows that have left it.
+func noteEmptyEvents(ctx context.Context, queries *dbgen.Queries) error {
+	_, err := deadline.Get(ctx, "semantic.note_empty_events", queryTimeout, queries.NoteEmptyEvents)
+	if err != nil {
+		return fmt.Errorf("note where events begin: %w", err)
+	}
+	return nil
 }
 
 func (p *publisher) giveTurnBack(ctx context.Context) {
@@ -282,9 +301,10 @@ func (p *publisher) land(ctx context.Context, sent []sentEvent) (done []int64, p
 	return done, problem
 }
 
-// KeepEvents empties what published events have left, and measures what waits.
+// KeepEvents empties what published events have left, notes where those begin that wait, and measures these.
 func (s *Semantic) KeepEvents(ctx context.Context) error {
-	_, problem := deadline.Get(ctx, "semantic.clear_events", queryTimeout, s.queries.ClearEvents)
+	_, err := deadline.Get(ctx, "semantic.clear_events", queryTimeout, s.queries.ClearEvents)
+	problem := errors.Join(err, noteEmptyEvents(ctx, s.queries))
 	waiting, err := deadline.Get(ctx, "semantic.events_waiting", queryTimeout, s.queries.EventsWaiting)
 	if err != nil {
 		return errors.Join(problem, fmt.Errorf("ask for waiting events: %w", err))

@@ -393,6 +393,22 @@ func TestEventsThatAnotherTransactionHoldsHoldUpNoOther(t *testing.T) {
 	f.once()
 }
 
+func TestWhereTheOutboxBeginsIsNotedEachTimeThatManyEventsHaveLeftIt(t *testing.T) {
+	f := newFlow(t)
+	noted := func() int {
+		return len(many[int64](f.fixture, `SELECT noted_no FROM event_publisher WHERE noted_no IS NOT NULL`))
+	}
+	f.connector()
+	p := f.newPublisher()
+	p.unnoted = eventsNoted - 2
+	f.publishesAll(p)
+	require.Zero(t, noted())
+	f.connector()
+	f.publishesAll(p)
+	require.Equal(t, 1, noted())
+	require.Zero(t, p.unnoted)
+}
+
 func TestAFullStreamMakesRoomForNewEvents(t *testing.T) {
 	f := newFlow(t)
 	declared := topology.Streams(0, 0, 4096)[3]
