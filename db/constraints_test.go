@@ -37,6 +37,7 @@ var nonsense = map[string]struct{ before, sql string }{
 
 	"event_bounds_one":          {"", `INSERT INTO event_bounds (one) VALUES (false)`},
 	"event_bounds_status_first": {"", `UPDATE event_bounds SET most_status = most_verdicts + 1`},
+	"event_publisher_noted":     {"", `UPDATE event_publisher SET noted_no = 1, noted_xid = NULL`},
 	"event_publisher_one":       {"", `INSERT INTO event_publisher (one) VALUES (false)`},
 
 	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},

@@ -1,11 +1,15 @@
 package db_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // events are those that wait, in the order in which they are published.
@@ -180,6 +184,35 @@ func TestALeafIsEmptiedOnceEverythingHasLeftItAndNobodyHoldsIt(t *testing.T) {
 	}
 }
 
+func TestALeafIsNotEmptiedByWhoDoesNotSeeWhatHasComeIntoIt(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	tx, err := b.conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM connectors`); err != nil {
+		t.Fatal(err)
+	}
+	other := b.other()
+	other.connector()
+	other.exec(`SELECT setval('event_numbers', 3 * 65536)`)
+	b.moves("0", `SELECT moves.clear_events()`)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tells("added ACTIVE")
+}
+
+func TestFewLeavesAreEmptiedAtOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO status_events (no, connector_id, type) SELECT n << 16, 1, 'web' FROM generate_series(4, 9) n`)
+	b.exec(`DELETE FROM status_events`)
+	b.exec(`DELETE FROM verdict_events`)
+	b.moves("4", `SELECT moves.clear_events()`)
+	b.moves("2", `SELECT moves.clear_events()`)
+}
+
 func TestAnEventThatSomebodyElseIsRemovingIsLeftToThatOne(t *testing.T) {
 	b := newBase(t)
 	b.silence()
@@ -240,6 +273,29 @@ func TestABoundThatMeetsALockFailsNoMove(t *testing.T) {
 	}
 }
 
+func TestABoundGoesOnBehindWhatSomebodyHolds(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.bounds(1000, 1000)
+	b.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 1, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, 6000)`)
+	tx, err := b.other().conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT FROM status_events ORDER BY no LIMIT 2100 FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"(2048,0)", "(2900,0)", "(2900,0)"} {
+		b.exec(`SELECT moves.bound_events()`)
+		b.moves(want, `SELECT moves.dropped_events()`)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`SELECT moves.bound_events()`)
+	b.moves("(4948,0)", `SELECT moves.dropped_events()`)
+}
+
 func TestABoundThatASnapshotHasMissedFailsNoMove(t *testing.T) {
 	b := newBase(t)
 	id := b.connector()
@@ -260,4 +316,123 @@ func TestABoundThatASnapshotHasMissedFailsNoMove(t *testing.T) {
 		t.Error(err)
 	}
 	b.tells("ACTIVE DISABLED")
+}
+
+// manyComeAndGo has events written and removed.
+func (b *base) manyComeAndGo(n int) {
+	b.Helper()
+	b.exec(`INSERT INTO verdict_events (run_id, completed_at) SELECT gen_random_uuid(), clock_timestamp() FROM generate_series(1, $1::integer / 2)`, n)
+	b.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 1, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, $1::integer / 2)`, n)
+	b.exec(`DELETE FROM verdict_events WHERE no > $1`, b.newest()-int64(n))
+	b.exec(`DELETE FROM status_events WHERE no > $1`, b.newest()-int64(n))
+}
+
+// notes has it noted where the first event is. Transactions of other databases may still have to end.
+func (b *base) notes(want int64) {
+	b.Helper()
+	testkit.Eventually(b, 20*time.Second, func() error {
+		if below := one[int64](b, `SELECT moves.note_empty_events()`); below != want {
+			return fmt.Errorf("empty below %d, want %d", below, want)
+		}
+		return nil
+	})
+}
+
+func TestWhoReadsTheOldestEventsPassesByNoneThatAreGoneThoughAnOldSnapshotKeepsThem(t *testing.T) {
+	b := newBase(t)
+	b.silence()
+	b.bounds(0, 0)
+	dump, err := b.other().conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dump.Rollback(t.Context()) }()
+	if _, err := dump.Exec(t.Context(), `SELECT FROM status_events, verdict_events`); err != nil {
+		t.Fatal(err)
+	}
+	readers := []string{`SELECT * FROM moves.unpublished_events(1000)`, `SELECT * FROM moves.events_waiting()`, `SELECT moves.bound_events()`}
+	read := func(judge func(buffers int64) bool) {
+		b.Helper()
+		for _, sql := range readers {
+			b.explained(sql, nil) // reads the catalogue
+			if buffers, _ := b.explained(sql, nil); !judge(buffers) {
+				t.Errorf("%s touches %d buffers", sql, buffers)
+			} else {
+				t.Logf("%s touches %d buffers", sql, buffers)
+			}
+		}
+	}
+	b.manyComeAndGo(100000)
+	b.moves("0", `SELECT moves.clear_events()`)
+	read(func(buffers int64) bool { return buffers > 1000 })
+	b.notes(b.newest() + 1)
+	read(func(buffers int64) bool { return buffers < 200 })
+}
+
+func TestAnEventWhoseTransactionIsOpenIsNotBelowWhatIsNotedEmpty(t *testing.T) {
+	b := newBase(t)
+	id := b.connector()
+	b.silence()
+	b.manyComeAndGo(20000)
+	b.notes(b.newest() + 1)
+	tx, err := b.other().conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `SELECT moves.disable($1, 'late')`, id); err != nil {
+		t.Fatal(err)
+	}
+	late := b.newest()
+	for range 3 {
+		b.manyComeAndGo(20000)
+		b.moves(fmt.Sprint(late), `SELECT moves.note_empty_events()`)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.tells("ACTIVE DISABLED")
+	b.manyComeAndGo(20000)
+	b.exec(`SELECT moves.note_empty_events()`)
+	b.tells("ACTIVE DISABLED")
+	b.silence()
+	b.notes(b.newest() + 1)
+}
+
+func TestWhoDrawsAnEventsNumberHasATransactionsID(t *testing.T) {
+	b := newBase(t)
+	for range 2 {
+		b.exec(`INSERT INTO status_events (connector_id, type) VALUES (1, coalesce(pg_current_xact_id_if_assigned()::text, 'none'))`)
+	}
+	b.moves("0", `SELECT count(*) FROM status_events WHERE type = 'none'`)
+}
+
+func TestWhatIsEmptyIsNotedByWhoSeesWhatOthersCommitAndHasDrawnNothing(t *testing.T) {
+	b := newBase(t)
+	b.connector()
+	const noted = `SELECT noted_xid FROM event_publisher`
+	for _, how := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `BEGIN; CREATE TEMPORARY TABLE drawn ()`} {
+		b.exec(how)
+		b.moves("0", `SELECT moves.note_empty_events()`)
+		b.moves("nothing", noted)
+		b.exec(`ROLLBACK`)
+	}
+	b.moves("0", `SELECT moves.note_empty_events()`)
+	b.moves("true", `SELECT noted_no = pg_sequence_last_value('event_numbers') FROM event_publisher`)
+}
+
+func TestWhatWasNotedInAnotherLifeOfTheDatabaseIsNotedAnew(t *testing.T) {
+	b := newBase(t)
+	b.connector()
+	b.silence()
+	// Restored where transactions have smaller ids.
+	b.exec(`SELECT setval('event_numbers', 50000)`)
+	b.exec(`UPDATE event_publisher SET empty_below = 7, noted_no = 40000, noted_xid = '999999999999', noted_at = clock_timestamp()`)
+	b.moves("7", `SELECT moves.note_empty_events()`)
+	b.moves("true", `SELECT noted_no = 50000 AND noted_xid < pg_snapshot_xmax(pg_current_snapshot()) FROM event_publisher`)
+	b.notes(50001)
+	b.exec(`SELECT setval('event_numbers', 1000)`)
+	b.moves("0", `SELECT moves.note_empty_events()`)
+	b.connector()
+	b.tells("added ACTIVE")
 }

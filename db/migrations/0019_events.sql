@@ -5,10 +5,11 @@
 
 -- Both kinds take their numbers from it: in this order a connector's events are published. Whoever writes one holds its connector, so that a later number is a later move;
 -- but for slots that passed before their connector was changed or deleted, whose verdict comes when they are counted.
+-- Who draws one has a transaction's id before: note_empty_events relies on it.
 CREATE SEQUENCE event_numbers;
 
 CREATE TABLE status_events (
-    no           bigint NOT NULL DEFAULT nextval('event_numbers'),
+    no           bigint NOT NULL DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('event_numbers') END,
     connector_id integer NOT NULL,
     type         text NOT NULL,
     -- Null: it was added.
@@ -24,7 +25,7 @@ CREATE TABLE status_events (
 
 -- What is said of a verdict stands in the ledger, which nobody edits.
 CREATE TABLE verdict_events (
-    no           bigint NOT NULL DEFAULT nextval('event_numbers'),
+    no           bigint NOT NULL DEFAULT CASE WHEN pg_current_xact_id() IS NOT NULL THEN nextval('event_numbers') END,
     run_id       uuid NOT NULL,
     completed_at timestamptz NOT NULL
 ) PARTITION BY LIST (((no >> 16) & 15));
@@ -59,9 +60,16 @@ CREATE TABLE event_drops (
 
 -- Whose turn it is to publish. It saves work: two that publish at once break no promise.
 CREATE TABLE event_publisher (
-    one       boolean PRIMARY KEY DEFAULT true CONSTRAINT event_publisher_one CHECK (one),
-    publisher uuid,
-    until     timestamptz NOT NULL DEFAULT '-infinity'
+    one         boolean PRIMARY KEY DEFAULT true CONSTRAINT event_publisher_one CHECK (one),
+    publisher   uuid,
+    until       timestamptz NOT NULL DEFAULT '-infinity',
+    -- No event with a smaller number is there or will ever come.
+    empty_below bigint NOT NULL DEFAULT 0,
+    -- The newest number at a moment, and a transaction that had no id before it: who drew the number or one before it has a smaller id.
+    noted_no    bigint,
+    noted_xid   xid8,
+    noted_at    timestamptz,
+    CONSTRAINT event_publisher_noted CHECK (empty_below >= 0 AND num_nulls(noted_no, noted_xid, noted_at) IN (0, 3))
 ) WITH (fillfactor = 60);
 INSERT INTO event_publisher DEFAULT VALUES;
 
@@ -89,20 +97,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. Of those that somebody holds none. It is called within moves, and
--- fails none: what it cannot drop is left to the next call.
+-- Drops what lies too far back, up to 2,048 of each kind: twice as many as are written between two calls. It goes on behind events that somebody holds. It is called within
+-- moves, and fails none: what it cannot drop is left to the next call.
 -- +goose StatementBegin
 CREATE FUNCTION moves.bound_events() RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms' SET enable_seqscan = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     newest bigint := (SELECT s.last_value FROM event_numbers s);
+    below  bigint := (SELECT p.empty_below FROM event_publisher p WHERE p.one);
     b      event_bounds;
     gone   record;
 BEGIN
     SELECT * INTO b FROM event_bounds;
     SELECT * INTO gone FROM moves.remove_events(
-        ARRAY(SELECT e.no FROM status_events e WHERE e.no <= newest - b.most_status ORDER BY e.no LIMIT 2048)
-        || ARRAY(SELECT e.no FROM verdict_events e WHERE e.no <= newest - b.most_verdicts ORDER BY e.no LIMIT 2048));
+        ARRAY(SELECT e.no FROM status_events e WHERE e.no >= below AND e.no <= newest - b.most_status ORDER BY e.no LIMIT 2048 FOR UPDATE SKIP LOCKED)
+        || ARRAY(SELECT e.no FROM verdict_events e WHERE e.no >= below AND e.no <= newest - b.most_verdicts ORDER BY e.no LIMIT 2048 FOR UPDATE SKIP LOCKED));
     IF gone.status > 0 OR gone.verdicts > 0 THEN
         INSERT INTO event_drops (status, verdicts) VALUES (gone.status, gone.verdicts);
     END IF;
@@ -171,7 +180,8 @@ CREATE FUNCTION moves.take_turn_to_publish(publisher uuid, lease interval) RETUR
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    newest bigint := (SELECT s.last_value FROM event_numbers s);
+    -- It is read under the sequence's lock: a SELECT may see it 32 too high while somebody draws one.
+    newest bigint := coalesce(pg_sequence_last_value('event_numbers'), 1);
 BEGIN
     IF publisher IS NULL OR lease IS NULL OR lease NOT BETWEEN '0' AND '1 hour' THEN
         RAISE EXCEPTION 'take_turn_to_publish: publisher and lease (0 to 1 h) are needed' USING ERRCODE = 'invalid_parameter_value';
@@ -199,6 +209,7 @@ BEGIN
     IF page IS NULL OR page NOT BETWEEN 1 AND 10000 THEN
         RAISE EXCEPTION 'unpublished_events: page is %, must be from 1 to 10000', coalesce(page::text, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    after := greatest(after, (SELECT p.empty_below - 1 FROM event_publisher p WHERE p.one));
     RETURN QUERY SELECT * FROM (
         (SELECT s.no, s.at, s.connector_id, s.type, s.was, s.status, s.due_reason, s.run_id, NULL::text, NULL::text, NULL::text, NULL::timestamptz, NULL::timestamptz,
             NULL::integer, NULL::timestamptz, NULL::timestamptz, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, false
@@ -219,15 +230,60 @@ CREATE FUNCTION moves.events_waiting(OUT events bigint, OUT since timestamptz)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     first bigint;
+    below bigint := (SELECT p.empty_below FROM event_publisher p WHERE p.one);
 BEGIN
     SELECT o.no, o.at INTO first, since FROM (
-        (SELECT s.no, s.at FROM status_events s ORDER BY s.no LIMIT 1)
-        UNION ALL (SELECT v.no, v.completed_at FROM verdict_events v ORDER BY v.no LIMIT 1)) o ORDER BY o.no LIMIT 1;
+        (SELECT s.no, s.at FROM status_events s WHERE s.no >= below ORDER BY s.no LIMIT 1)
+        UNION ALL (SELECT v.no, v.completed_at FROM verdict_events v WHERE v.no >= below ORDER BY v.no LIMIT 1)) o ORDER BY o.no LIMIT 1;
     events := CASE WHEN first IS NULL THEN 0 ELSE greatest(1, (SELECT s.last_value FROM event_numbers s) - first + 1) END;
 END $$;
 -- +goose StatementEnd
 
--- Empties leaves that everything has left, but for those that are written next. It waits for nobody: a leaf that somebody writes or reads is left to the next call.
+-- Notes below which number no event is there or will ever come, and returns it. Who reads the oldest begins there: else it would pass by all dead rows, as long as an old snapshot
+-- keeps them. One call notes the newest number, and its own transaction's id, which it gets after that. A number is drawn by who has an id already, so who has drawn that number or
+-- one before has a smaller id. Once all smaller ids are over, all these events are committed or will never be; a later call finds the oldest that is left.
+-- It does nothing in a transaction that has an id already, or with one snapshot. It writes after 16,384 numbers or 5 s, so that its row does not leave many dead ones, and waits for nobody.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_empty_events() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    p      event_publisher;
+    newest bigint;
+    below  bigint;
+BEGIN
+    SELECT * INTO p FROM event_publisher e WHERE e.one;
+    -- It is read under the sequence's lock: a SELECT may see it 32 too high while somebody draws one.
+    newest := coalesce(pg_sequence_last_value('event_numbers'), 0);
+    IF current_setting('transaction_isolation') <> 'read committed' OR pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN p.empty_below;
+    END IF;
+    below := p.empty_below;
+    IF below > newest + 1 THEN   -- the sequence was set back
+        below := 0;
+    ELSIF p.noted_no <= newest AND p.noted_xid < pg_snapshot_xmax(pg_current_snapshot()) THEN   -- else it was noted in another life of this database, or never
+        IF p.noted_xid > pg_snapshot_xmin(pg_current_snapshot()) THEN
+            RETURN below;
+        END IF;
+        IF greatest(newest - p.noted_no, p.noted_no - below) < 16384 AND p.noted_at BETWEEN moment - interval '5 s' AND moment THEN
+            RETURN below;
+        END IF;
+        below := greatest(below, least(p.noted_no + 1,
+            (SELECT e.no FROM status_events e WHERE e.no >= p.empty_below ORDER BY e.no LIMIT 1),
+            (SELECT e.no FROM verdict_events e WHERE e.no >= p.empty_below ORDER BY e.no LIMIT 1)));
+        IF greatest(newest - p.noted_no, below - p.empty_below) < 16384 AND p.noted_at BETWEEN moment - interval '5 s' AND moment
+            OR newest = p.noted_no AND below = p.empty_below THEN
+            RETURN p.empty_below;
+        END IF;
+    END IF;
+    UPDATE event_publisher e SET empty_below = below, noted_no = newest, noted_xid = pg_current_xact_id(), noted_at = moment
+    WHERE e.one AND e.one IN (SELECT f.one FROM event_publisher f WHERE f.one AND f.noted_xid IS NOT DISTINCT FROM p.noted_xid FOR UPDATE SKIP LOCKED);
+    RETURN CASE WHEN FOUND THEN below ELSE p.empty_below END;
+END $$;
+-- +goose StatementEnd
+
+-- Empties up to four leaves that everything has left, but for those that are written next. It waits for nobody: a leaf that somebody writes or reads is left to the next call.
+-- It does nothing in a transaction with one snapshot, which does not see what has come into a leaf since.
 -- +goose StatementBegin
 CREATE FUNCTION moves.clear_events() RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -237,6 +293,9 @@ DECLARE
     busy    boolean;
     cleared integer := 0;
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN 0;
+    END IF;
     FOR leaf IN SELECT l.name FROM (SELECT kind || '_events_' || n AS name FROM unnest(ARRAY['status', 'verdict']) kind, generate_series(0, 15) n
         WHERE n NOT IN (newest, (newest + 1) & 15) OFFSET 0) l WHERE pg_relation_size(l.name::regclass) > 0 LOOP
         BEGIN
@@ -247,6 +306,7 @@ BEGIN
             CONTINUE WHEN busy;
             EXECUTE format('TRUNCATE ONLY %I', leaf);
             cleared := cleared + 1;
+            EXIT WHEN cleared = 4;
         EXCEPTION WHEN lock_not_available THEN
             NULL;
         END;
@@ -256,9 +316,9 @@ END $$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION moves.remove_events(bigint[]), moves.bound_events(), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint, bigint),
-    moves.events_waiting(), moves.clear_events(), connectors_note_status(), runs_note_verdicts() FROM PUBLIC;
+    moves.events_waiting(), moves.note_empty_events(), moves.clear_events(), connectors_note_status(), runs_note_verdicts() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.remove_events(bigint[]), moves.dropped_events(), moves.take_turn_to_publish(uuid, interval), moves.unpublished_events(integer, bigint, bigint),
-    moves.events_waiting(), moves.clear_events() TO echomind_semantic;
+    moves.events_waiting(), moves.note_empty_events(), moves.clear_events() TO echomind_semantic;
 GRANT EXECUTE ON FUNCTION moves.events_waiting(), moves.dropped_events() TO echomind_console;
 
 -- +goose Down
@@ -266,6 +326,7 @@ DROP TRIGGER runs_verdicts_noted ON runs;
 DROP TRIGGER connectors_status_added ON connectors;
 DROP TRIGGER connectors_status_noted ON connectors;
 DROP FUNCTION moves.clear_events();
+DROP FUNCTION moves.note_empty_events();
 DROP FUNCTION moves.events_waiting();
 DROP FUNCTION moves.unpublished_events(integer, bigint, bigint);
 DROP FUNCTION moves.take_turn_to_publish(uuid, interval);

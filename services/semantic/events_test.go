@@ -2,12 +2,14 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
@@ -15,6 +17,7 @@ import (
 	"github.com/echomind/sync/contract/events"
 	"github.com/echomind/sync/contract/proto/gen/publicpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/testonly/testkit"
 )
@@ -201,6 +204,25 @@ func TestAStreamThatIsGoneIsMadeAgainAndTheEventsCome(t *testing.T) {
 	require.Equal(t, aSync, f.toldOf(c.connector))
 }
 
+func TestAStreamThatIsGoneIsMadeAgainThoughSomebodyListensToItsSubjects(t *testing.T) {
+	f := newFlow(t)
+	nc, err := nats.Connect(f.broker.URL())
+	require.NoError(t, err)
+	defer nc.Close()
+	_, err = nc.Subscribe("events.>", func(*nats.Msg) {})
+	require.NoError(t, err)
+	require.NoError(t, nc.Flush())
+	c := f.synced(map[string]string{"a": "x"})
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	p := f.newPublisher()
+	p.patience = time.Millisecond
+	_, _, _, err = p.look(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	p.patience = eventTimeout
+	f.publishesAll(p)
+	require.Equal(t, aSync, f.toldOf(c.connector))
+}
+
 func TestAnEventThatIsRefusedHoldsUpItsConnectorAndNoOther(t *testing.T) {
 	f := newFlow(t)
 	// A stream that takes only one of the two types.
@@ -264,6 +286,60 @@ func TestMoreRefusedEventsOfAConnectorThanAPageHoldUpNoOther(t *testing.T) {
 	f.once()
 }
 
+func TestARoundPassesByRefusedConnectorsWithoutAPause(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	require.NoError(t, f.js.DeleteStream(ctx, topology.EventStream))
+	declared := topology.Streams(0, 0, 0)[3]
+	declared.Subjects = []string{"events.connector.file.*"}
+	_, err := f.js.CreateStream(ctx, declared)
+	require.NoError(t, err)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT g, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(100, 120) g`)
+	free := f.connector()
+	p.page = 7
+	for range 3 {
+		_, again, _, err := p.look(ctx)
+		require.ErrorIs(t, err, jetstream.ErrNoStreamResponse)
+		require.True(t, again)
+	}
+	_, again, _, err := p.look(ctx)
+	require.NoError(t, err)
+	require.False(t, again, "the round is over")
+	require.Equal(t, []string{"connector.file.added"}, f.toldOf(free.connector))
+}
+
+func TestARefusalIsAnAnswerAndSilenceIsNone(t *testing.T) {
+	silence, refusal := &deadline.Error{}, &jetstream.APIError{}
+	require.True(t, answered(refusal))
+	require.True(t, answered(jetstream.ErrNoStreamResponse))
+	require.False(t, answered(nats.ErrConnectionClosed))
+	require.False(t, answered(errors.Join(jetstream.ErrNoStreamResponse, silence)), "nor does the broker say what streams there are")
+	require.Equal(t, silence, worse(refusal, silence))
+	require.Equal(t, silence, worse(silence, refusal))
+	require.Equal(t, refusal, worse(nil, refusal))
+	require.Equal(t, refusal, worse(refusal, nil))
+}
+
+func TestAnothersEventWaitsForFewOfABusyConnector(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT 100, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(1, 200)`)
+	other := f.connector()
+	p.page = 100
+	for i, want := range []int{eventRounds, 0, 1, eventRounds, 0, 200 - 2*eventRounds} {
+		removed, again, _, err := p.look(ctx)
+		require.NoError(t, err)
+		require.Equal(t, want, removed)
+		require.Equal(t, i < 5, again)
+		if i == 2 {
+			require.Equal(t, []string{"connector.file.added"}, f.toldOf(other.connector))
+		}
+	}
+	require.Empty(t, f.waiting())
+}
+
 func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnector(t *testing.T) {
 	f := newFlow(t)
 	late, busy := f.connector(), f.connector()
@@ -278,9 +354,9 @@ func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnect
 		f.exec(`SELECT moves.enable($1)`, busy.connector)
 	}
 	p.page, p.held[busy.connector] = 17, true // it is full, and nothing of it can be published
-	_, full, _, err := p.look(ctx)
+	_, again, _, err := p.look(ctx)
 	require.NoError(t, err)
-	require.True(t, full)
+	require.True(t, again)
 	require.Positive(t, p.after)
 	require.NoError(t, tx.Commit(ctx))
 	f.exec(`SELECT moves.enable($1)`, late.connector)
@@ -288,6 +364,49 @@ func TestAMoveThatIsCommittedBehindWhereARoundIsComesBeforeALaterOneOfItsConnect
 	require.Equal(t, []string{"connector.file.added", "connector.file.disabled", "connector.file.active"}, f.toldOf(late.connector))
 	require.Len(t, f.toldOf(busy.connector), 41)
 	f.once()
+}
+
+func TestEventsThatAnotherTransactionHoldsHoldUpNoOther(t *testing.T) {
+	f := newFlow(t)
+	p := f.newPublisher()
+	f.publishesAll(p)
+	f.exec(`INSERT INTO status_events (connector_id, type, was, status) SELECT g, 'web', 'ACTIVE', 'DISABLED' FROM generate_series(100, 120) g`)
+	tx, err := f.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	_, err = tx.Exec(ctx, `SELECT FROM status_events ORDER BY no LIMIT 14 FOR UPDATE`)
+	require.NoError(t, err)
+	c := f.connector()
+	p.page = 7
+	for _, want := range []struct {
+		removed int
+		err     error
+	}{{0, errHeld}, {0, errHeld}, {7, nil}, {1, nil}, {0, errHeld}} {
+		removed, _, _, err := p.look(ctx)
+		require.ErrorIs(t, err, want.err)
+		require.Equal(t, want.removed, removed)
+	}
+	require.Equal(t, []string{"connector.file.added"}, f.toldOf(c.connector))
+	require.Len(t, f.waiting(), 14)
+	require.NoError(t, tx.Rollback(ctx))
+	f.publishesAll(p)
+	f.once()
+}
+
+func TestWhereTheOutboxBeginsIsNotedEachTimeThatManyEventsHaveLeftIt(t *testing.T) {
+	f := newFlow(t)
+	noted := func() int {
+		return len(many[int64](f.fixture, `SELECT noted_no FROM event_publisher WHERE noted_no IS NOT NULL`))
+	}
+	f.connector()
+	p := f.newPublisher()
+	p.unnoted = eventsNoted - 2
+	f.publishesAll(p)
+	require.Zero(t, noted())
+	f.connector()
+	f.publishesAll(p)
+	require.Equal(t, 1, noted())
+	require.Zero(t, p.unnoted)
 }
 
 func TestAFullStreamMakesRoomForNewEvents(t *testing.T) {

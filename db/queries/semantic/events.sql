@@ -14,6 +14,9 @@ FROM moves.unpublished_events(@page::integer, @after::bigint, @until::bigint) e;
 -- name: RemoveEvents :one
 SELECT r.status::bigint AS status, r.verdicts::bigint AS verdicts FROM moves.remove_events(@nos::bigint[]) r;
 
+-- name: NoteEmptyEvents :one
+SELECT moves.note_empty_events()::bigint AS below;
+
 -- name: ClearEvents :one
 SELECT moves.clear_events()::integer AS cleared;
 

@@ -56,6 +56,17 @@ func (q *Queries) EventsWaiting(ctx context.Context) (EventsWaitingRow, error) {
 	return i, err
 }
 
+const noteEmptyEvents = `-- name: NoteEmptyEvents :one
+SELECT moves.note_empty_events()::bigint AS below
+`
+
+func (q *Queries) NoteEmptyEvents(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, noteEmptyEvents)
+	var below int64
+	err := row.Scan(&below)
+	return below, err
+}
+
 const removeEvents = `-- name: RemoveEvents :one
 SELECT r.status::bigint AS status, r.verdicts::bigint AS verdicts FROM moves.remove_events($1::bigint[]) r
 `
