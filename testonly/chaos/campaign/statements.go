@@ -40,6 +40,7 @@ var allowed = map[string]struct {
 	"PickUp":                  {1000, firstCall}, // alone only where several together had no answer
 	"PickUpAll":               {400, "as PickUp, one row a run; system jobs are picked up by connections that are new, or nearly so"},
 	"EndJob":                  {800, firstCall},
+	"AddSystemJob":            {400, "five calls as a process starts, of which the first ever add the jobs: each connection reads the catalogue for its first"},
 	"HurryOrphanSweep":        {800, "each 5 s by a process that is killed often: 597 for a connection's first call, 8 for each later one"},
 	"SkipAll":                 {400, "as PickUpAll; the harness's own triggers write its history"},
 	"LockStale":               {60 * 1000, "one row for a page of 1000 connectors that wait for keys"},
