@@ -445,7 +445,8 @@ CREATE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope
     dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
     FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
 
--- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, and what is not shown.
+-- Writes down a change of a row of another table. Its arguments are what the changes are called, the columns of the key, what is not shown, and the column of the
+-- connector that it is a change of, where it is one's.
 -- +goose StatementBegin
 CREATE FUNCTION audit_row() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -458,7 +459,8 @@ BEGIN
     new_row := new_row - TG_ARGV[2]::text[];
     IF old_row IS DISTINCT FROM new_row THEN
         PERFORM moves.note_change(TG_ARGV[0] || CASE TG_OP WHEN 'INSERT' THEN '.create' WHEN 'UPDATE' THEN '.update' ELSE '.delete' END, key,
-            CASE WHEN old_row IS NOT NULL THEN moves.differing(old_row, new_row) END, CASE WHEN new_row IS NOT NULL THEN moves.differing(new_row, old_row) END);
+            CASE WHEN old_row IS NOT NULL THEN moves.differing(old_row, new_row) END, CASE WHEN new_row IS NOT NULL THEN moves.differing(new_row, old_row) END,
+            (SELECT c FROM connectors c WHERE c.id = (coalesce(new_row, old_row) ->> TG_ARGV[3])::integer));
     END IF;
     RETURN NULL;
 END $$;
@@ -558,7 +560,7 @@ CREATE TABLE badges (
         CONSTRAINT badges_secret_length CHECK (octet_length(secret_sha256) = 32),
     made_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE TRIGGER badges_audit AFTER INSERT OR UPDATE OR DELETE ON badges FOR EACH ROW EXECUTE FUNCTION audit_row('badges', '{connector_id}', '{secret_sha256}');
+CREATE TRIGGER badges_audit AFTER INSERT OR UPDATE OR DELETE ON badges FOR EACH ROW EXECUTE FUNCTION audit_row('badges', '{connector_id}', '{secret_sha256}', 'connector_id');
 
 -- +goose StatementBegin
 CREATE FUNCTION connectors_given() RETURNS trigger

@@ -102,6 +102,7 @@ func TestABadgeIsAuditedWithoutItsSecretAndARepeatedRequestMakesNoOther(t *testi
 	status, _, _ := w.badge(first.body["path"].(string))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, int64(1), one[int64](w, `SELECT count(*) FROM audit WHERE action = 'badges.create' AND user_id = 7 AND object_id = $1`, fmt.Sprint(id)))
+	require.Contains(t, fmt.Sprint(me.get(fmt.Sprintf("/audit?connector_id=%d", id))["entries"]), "action:badges.create")
 	require.Zero(t, one[int64](w, `SELECT count(*) FROM audit WHERE after::text LIKE '%secret%'`))
 }
 

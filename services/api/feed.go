@@ -63,7 +63,8 @@ type told struct {
 type feed struct {
 	streams *streams
 	looking sync.Mutex
-	looked  time.Time // held by looking
+	looked  time.Time // when the last look was over; held by looking
+	began   time.Time // when it had begun
 
 	mu     sync.Mutex
 	away   error    // why the last look has read nothing; at first: nobody has looked
@@ -86,11 +87,12 @@ func (f *feed) look(ctx context.Context) {
 	}
 }
 
-// lookBehind is look for somebody who comes from a place that this replica has not read yet: another one has.
+// lookBehind is look for somebody who comes from a place that this replica has not read yet: another one has. Those who come at the same time wait for one look.
 func (f *feed) lookBehind(ctx context.Context, at position) {
+	came := time.Now()
 	f.looking.Lock()
 	defer f.looking.Unlock()
-	if newest := f.position(); at.made == newest.made && at.seq > newest.seq {
+	if newest := f.position(); at.made == newest.made && at.seq > newest.seq && f.began.Before(came) {
 		f.read(ctx)
 	}
 }
@@ -98,6 +100,7 @@ func (f *feed) lookBehind(ctx context.Context, at position) {
 // read is within looking. That some of what is new was read is no failure: the next look reads on.
 func (f *feed) read(ctx context.Context) {
 	before := f.position()
+	f.began = time.Now()
 	asked, err := f.streams.get(time.Now())
 	if err == nil {
 		err = deadline.Do(context.WithoutCancel(ctx), "api.events", lookTimeout, func(ctx context.Context) error { return f.readFrom(ctx, asked) })
