@@ -27,15 +27,7 @@ type broker struct {
 func newBroker(t *testing.T) *broker {
 	t.Helper()
 	server := testkit.NATS(t)
-	conn, err := nats.Connect(server.URL(), nats.ReconnectWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := testkit.JetStream(t, server.URL())
 	return &broker{t, js, server}
 }
 

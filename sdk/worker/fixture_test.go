@@ -14,7 +14,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -70,11 +69,7 @@ func newFixtureOn(t *testing.T, url string) *fixture {
 	f.pool, err = postgres.Open(ctx, url, "test", 4)
 	require.NoError(t, err)
 	t.Cleanup(f.pool.Close)
-	conn, err := nats.Connect(f.nats.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	f.js, err = jetstream.New(conn)
-	require.NoError(t, err)
+	f.js = testkit.JetStream(t, f.nats.URL())
 	require.NoError(t, streams.EnsureStreams(ctx, f.js))
 	return f
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -40,11 +39,7 @@ func newBroadcast(t *testing.T, change ...func(*api.Config)) broadcast {
 // newBroadcastAt is newBroadcast beside a server that the test stops.
 func newBroadcastAt(t *testing.T, url string, change ...func(*api.Config)) broadcast {
 	t.Helper()
-	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
+	js := testkit.JetStream(t, url)
 	require.NoError(t, streams.EnsureStreams(t.Context(), js))
 	return broadcast{newWorld(t, append(change, func(c *api.Config) { c.NATSURL = url })...), js}
 }

@@ -29,11 +29,7 @@ func setSmallStage(t *testing.T, bytes int64) *stage {
 		t.Fatal(err)
 	}
 	s := &stage{T: t, url: testkit.Database(t, db.Up), broker: broker}
-	conn, err := nats.Connect(broker.URL())
-	s.do(err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	s.do(err)
+	js := testkit.JetStream(t, broker.URL())
 	for _, declared := range topology.Streams(bytes/8, bytes/8, bytes/8) {
 		_, err := js.CreateStream(t.Context(), declared)
 		s.do(err)

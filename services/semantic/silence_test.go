@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
@@ -76,11 +74,7 @@ func newBehind(t *testing.T) *behind {
 	servers, err := connect.Open(ctx, common, "semantic", connect.NewProcess(log))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
-	conn, err := nats.Connect(broker)
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	b.js, err = jetstream.New(conn)
-	require.NoError(t, err)
+	b.js = testkit.JetStream(t, broker)
 	b.pool, b.Semantic = openPool(t, database), b.service(servers)
 	b.log, b.storeTimeout = log, 3*time.Second
 	return b

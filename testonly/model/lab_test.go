@@ -77,7 +77,7 @@ func (l *lab) open(t testing.TB, name string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	stream, err := jetstream.New(conn)
+	stream, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/pgserver"
@@ -74,3 +78,19 @@ func folder(t testing.TB) string {
 
 // Main runs a package's tests, for packages with a TestMain. There is nothing to stop: see the package's comment.
 func Main(m *testing.M) int { return m.Run() }
+
+// JetStream is a client of a server, which comes back when the server does. A call without a deadline has as long as a
+// busy machine may need, where the library gives it 5 s.
+func JetStream(t testing.TB, url string) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		t.Fatalf("connect to nats-server: %v", err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute))
+	if err != nil {
+		t.Fatalf("use JetStream: %v", err)
+	}
+	return js
+}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -92,11 +91,7 @@ func TestWhatIsInFlightIsExplainedByAMessageOrALease(t *testing.T) {
 
 func TestTheStreamsSayWhichSessionsAreQueued(t *testing.T) {
 	t.Parallel()
-	conn, err := nats.Connect(testkit.NATS(t).URL())
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
+	js := testkit.JetStream(t, testkit.NATS(t).URL())
 	none, err := audit.Queued(js)(ctx)
 	require.NoError(t, err)
 	require.Empty(t, none, "there are no streams yet")

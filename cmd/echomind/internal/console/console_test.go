@@ -11,8 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/console"
@@ -45,11 +43,7 @@ func newTerminal(t *testing.T) terminal {
 func (u terminal) withStreams() terminal {
 	u.t.Helper()
 	u.lookup.NATSURL = testkit.NATS(u.t).URL()
-	conn, err := nats.Connect(u.lookup.NATSURL)
-	require.NoError(u.t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	require.NoError(u.t, err)
+	js := testkit.JetStream(u.t, u.lookup.NATSURL)
 	require.NoError(u.t, streams.EnsureStreams(context.Background(), js))
 	return u
 }

@@ -18,17 +18,14 @@ import (
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const session = "00000000-0000-0000-0000-00000000000a"
 
 func (u terminal) jetstream() jetstream.JetStream {
 	u.t.Helper()
-	conn, err := nats.Connect(u.lookup.NATSURL)
-	require.NoError(u.t, err)
-	u.t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(u.t, err)
+	js := testkit.JetStream(u.t, u.lookup.NATSURL)
 	return js
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/topology"
@@ -330,11 +328,7 @@ func (u terminal) queue() {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	conn, err := nats.Connect(u.lookup.NATSURL)
-	require.NoError(u.t, err)
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	require.NoError(u.t, err)
+	js := testkit.JetStream(u.t, u.lookup.NATSURL)
 	declared, err := topology.SyncConsumer("file")
 	require.NoError(u.t, err)
 	_, err = streams.EnsureConsumer(ctx, js, topology.SyncStream, declared)

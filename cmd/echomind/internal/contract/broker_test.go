@@ -29,11 +29,7 @@ type broker struct {
 
 func newBroker(t *testing.T, url string) *broker {
 	t.Helper()
-	conn, err := nats.Connect(url)
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
+	js := testkit.JetStream(t, url)
 	return &broker{T: t, js: js}
 }
 

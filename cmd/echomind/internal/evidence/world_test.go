@@ -50,11 +50,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(pool.Close)
 	w.pool = pool
 	server := testkit.NATS(t)
-	conn, err := nats.Connect(server.URL())
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	w.js, err = jetstream.New(conn)
-	require.NoError(t, err)
+	w.js = testkit.JetStream(t, server.URL())
 	require.NoError(t, streams.EnsureStreams(ctx, w.js))
 	w.broker, err = broker.Open(server.URL(), config.NATSAccess{})
 	require.NoError(t, err)

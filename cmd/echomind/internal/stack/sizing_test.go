@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/topology"
@@ -28,11 +26,7 @@ func TestSizes(t *testing.T) {
 	release, err := programs()
 	require.NoError(t, err)
 	r := newRollout(t, testkit.Database(t, db.Up))
-	conn, err := nats.Connect(r.broker)
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
+	js := testkit.JetStream(t, r.broker)
 	r.root = writeDocs(t, documents)
 	small := filepath.Join(r.root, "small")
 	require.NoError(t, os.Mkdir(small, 0o755))

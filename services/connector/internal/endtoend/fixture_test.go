@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
@@ -91,11 +90,7 @@ func newStorage(t *testing.T, kind, config_ string) *line {
 	l.pool, err = postgres.Open(t.Context(), l.database, "test", 4)
 	require.NoError(t, err)
 	t.Cleanup(l.pool.Close)
-	conn, err := nats.Connect(l.broker)
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	l.js, err = jetstream.New(conn)
-	require.NoError(t, err)
+	l.js = testkit.JetStream(t, l.broker)
 	require.NoError(t, streams.EnsureStreams(t.Context(), l.js))
 	l.semantic = l.start("semantic")
 	l.add("source", config_)
