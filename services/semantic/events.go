@@ -70,11 +70,11 @@ func (s *Semantic) newPublisher() *publisher {
 func (s *Semantic) publishEvents(ctx context.Context) error {
 	p := s.newPublisher()
 	defer p.giveTurnBack(ctx)
-	failed, idle, removed := 0, 0, 0
+	tries, removed := 0, 0                   // pauses in a row before which there was trouble and nothing was published; events removed since the last pause
 	bad, sound, warned := false, true, false // since the last pause, in this round, and of which a round was not sound
 	for ctx.Err() == nil {
 		n, again, mine, err := p.look(ctx)
-		removed, bad, sound = removed+n, bad || err != nil, sound && err == nil
+		removed, bad, sound = removed+n, bad || err != nil || !mine, sound && err == nil
 		if err != nil && ctx.Err() == nil && !warned {
 			warned = true
 			p.log.Warn("events wait; they are kept, and published later", "err", err)
@@ -85,23 +85,13 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 		if again {
 			continue
 		}
-		if failed++; !bad || removed > 0 {
-			failed = 0
-		}
-		if idle++; mine {
-			idle = 0
+		if tries++; !bad || removed > 0 {
+			tries = 1
 		}
 		removed, bad = 0, false
-		pause := eventPause
-		switch {
-		case failed > 0:
-			pause = eventPauses.After(failed)
-		case !mine:
-			pause = eventPauses.After(idle)
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(eventPauses.After(tries)):
 		}
 	}
 	return nil

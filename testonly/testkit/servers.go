@@ -83,7 +83,7 @@ func Main(m *testing.M) int { return m.Run() }
 // busy machine may need, where the library gives it 5 s.
 func JetStream(t testing.TB, url string) jetstream.JetStream {
 	t.Helper()
-	conn, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	conn, err := nats.Connect(url, nats.Timeout(time.Minute), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatalf("connect to nats-server: %v", err)
 	}
