@@ -105,10 +105,10 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 			most int64
 		}{
 			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 26))
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 26))
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
 			"why": {`SELECT status FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
 			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
 				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
 		} {
@@ -129,9 +129,9 @@ func TestAPageOfRunsThatNobodyHasCountedYetAsksForThoseOfThePage(t *testing.T) {
 		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, CASE n WHEN 5000 THEN 'failed' ELSE 'completed' END, c.config_version
 		FROM connectors c, generate_series(1, 10000) n, LATERAL (SELECT clock_timestamp() - make_interval(secs => n) AS at) m`, id)
 	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
-		for _, verdict := range []string{"NULL", "'failed'"} {
+		for _, verdict := range []string{"NULL", "'failed'", "'running'"} {
 			n, plan := buffersOf(t, tx, strings.NewReplacer("$id", fmt.Sprint(id), "$verdict", verdict).Replace(`SELECT * FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '9999-01-01', '00000000-0000-0000-0000-000000000000', $verdict, 26))
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', $verdict, 26))
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000')
 				AND ($verdict::text IS NULL OR status = $verdict) ORDER BY started_at DESC, id DESC LIMIT 26`))
 			if n > 2000 {

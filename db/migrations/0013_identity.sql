@@ -663,14 +663,15 @@ FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connect
     SELECT CASE WHEN h.user_id = api.viewer_id() THEN h.owned_version ELSE h.shared_version END FROM connector_handovers h WHERE h.connector_id = r.connector_id), 0));
 
 -- When the last of a page of a connector's runs began, of those that somebody sees, and saw then; infinity: there is none. api.runs asks for each run who sees it: a
--- reader of a page names this bound, or the planner may have all of the connector's runs asked.
+-- reader of a page names this bound, or the planner may have all of the connector's runs asked. It looks no further back than since, and for what runs no further than the oldest of it.
 -- +goose StatementBegin
-CREATE FUNCTION api.runs_reach(connector integer, before timestamptz, before_id uuid, verdict text, page integer) RETURNS timestamptz
+CREATE FUNCTION api.runs_reach(connector integer, since timestamptz, before timestamptz, before_id uuid, verdict text, page integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT coalesce(min(l.started_at), 'infinity') FROM api.seen_since(connector) s CROSS JOIN LATERAL (
         SELECT r.started_at FROM scheduler_runs r
-        WHERE r.connector_id = connector AND r.started_at >= s.at AND r.started_at <= before AND (r.started_at, r.id) < (before, before_id)
-            AND r.config_version >= s.version AND (verdict IS NULL OR r.status = verdict)
+        WHERE r.connector_id = connector AND r.started_at >= greatest(s.at, since,
+                CASE verdict WHEN 'running' THEN (SELECT coalesce(min(o.started_at), 'infinity') FROM open_runs o WHERE o.connector_id = connector) END)
+            AND r.started_at <= before AND (r.started_at, r.id) < (before, before_id) AND r.config_version >= s.version AND (verdict IS NULL OR r.status = verdict)
         ORDER BY r.started_at DESC, r.id DESC LIMIT page) l
     WHERE s.version IS NOT NULL
 $$;
@@ -1088,6 +1089,15 @@ $$;
 CREATE FUNCTION api.runs_back(before timestamptz, back integer) RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT r.completed_at FROM runs r WHERE r.completed_at < before ORDER BY r.completed_at DESC OFFSET least(back, 100000) LIMIT 1
+$$;
+-- +goose StatementEnd
+
+-- The same of one connector, and of when its runs began.
+-- +goose StatementBegin
+CREATE FUNCTION api.runs_back_of(connector integer, before timestamptz, back integer) RETURNS timestamptz
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+    SELECT r.started_at FROM runs r WHERE r.connector_id = connector AND r.started_at < before AND api.sees_connector(connector)
+    ORDER BY r.started_at DESC OFFSET least(back, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
 

@@ -18,7 +18,7 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// lookback is how many open runs, how many ended ones, and how many entries of a connector's audit, one page is looked for in. Who sees few connectors may get pages that are not full.
+// lookback is how many open runs, how many ended ones, of all or of a connector, and how many entries of a connector's audit, one page is looked for in. Who sees few connectors may get pages that are not full.
 const lookback = 5000
 
 func (a *API) runRoutes() {
@@ -139,20 +139,31 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
 			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
+		var since time.Time
+		var further bool
+		if in.Status != "" && in.Status != "running" { // there may be none among millions
+			var err error
+			since, further, err = lookedBack(q.RunsBackOf(ctx, dbgen.RunsBackOfParams{ConnectorID: in.number(), Before: at.At, Back: lookback}))
+			if err != nil {
+				return err
+			}
+		}
 		var more bool
 		var err error
 		found, more, err = filled(in.most(), mostBytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
 			if behind != nil {
 				at = runPlace{At: behind.StartedAt, ID: behind.ID}
 			}
-			return q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: rows})
+			return q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: rows})
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if more {
+		case more:
 			last := found[len(found)-1]
 			out.Body.NextPageToken = next(runPlace{At: last.StartedAt, ID: last.ID})
+		case further: // everything down to the floor was looked at
+			out.Body.NextPageToken = next(runPlace{At: since})
 		}
 		return nil
 	})
@@ -267,11 +278,7 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, a
 	if room == 0 || bytes < 0 { // the page is full of open ones
 		return found, &at, nil
 	}
-	since, err := q.RunsBack(ctx, dbgen.RunsBackParams{Before: at.At, Back: lookback})
-	further := err == nil
-	if errors.Is(err, pgx.ErrNoRows) {
-		since, err = time.Time{}, nil
-	}
+	since, further, err := lookedBack(q.RunsBack(ctx, dbgen.RunsBackParams{Before: at.At, Back: lookback}))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -295,6 +302,14 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, a
 		return all, &runPlace{Ended: true, At: since}, nil
 	}
 	return all, nil, nil
+}
+
+// lookedBack is since when a page is looked for, and whether there is more behind that.
+func lookedBack(floor time.Time, err error) (since time.Time, further bool, _ error) {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, false, nil
+	}
+	return floor, err == nil, err
 }
 
 // ByRun names one run.

@@ -35,18 +35,9 @@ func TestRunsComeInPagesOpenOnesFirst(t *testing.T) {
 	w.exec(`SELECT moves.trigger_sync($1)`, ids[2])
 	open := movestest.Claim(w, w.conn, ids[2])
 
-	all := func(path string) (runs []string) {
-		for token := ""; ; {
-			page := me.get(path + token)
-			for _, r := range page["runs"].([]any) {
-				runs = append(runs, r.(map[string]any)["id"].(string))
-			}
-			next, more := page["next_page_token"].(string)
-			if !more {
-				return runs
-			}
-			token = "&page_token=" + next
-		}
+	all := func(path string) []string {
+		runs, _ := me.pagesOfRuns(path)
+		return runs
 	}
 	want := one[[]string](w, `SELECT array_agg(id::text ORDER BY completed_at IS NOT NULL, completed_at DESC, id DESC) FROM scheduler_runs WHERE connector_id <> $1`, other.id)
 	require.Len(t, want, 14)
@@ -61,6 +52,44 @@ func TestRunsComeInPagesOpenOnesFirst(t *testing.T) {
 		all(fmt.Sprintf("/connectors/%d/runs?page_size=2", ids[2])))
 	me.refused(404, "not-found", me.do("GET", fmt.Sprintf("/connectors/%d/runs", other.id), nil))
 	me.refused(404, "not-found", me.do("GET", "/runs/"+other.run.String(), nil))
+}
+
+// pagesOfRuns are the runs of all pages, and how many pages these are.
+func (c caller) pagesOfRuns(path string) (runs []string, pages int) {
+	c.Helper()
+	for token := ""; ; {
+		page := c.get(path + token)
+		pages++
+		for _, r := range page["runs"].([]any) {
+			runs = append(runs, r.(map[string]any)["id"].(string))
+		}
+		next, more := page["next_page_token"].(string)
+		if !more {
+			return runs, pages
+		}
+		token = "&page_token=" + next
+	}
+}
+
+// Runs 4990 to 5010 began at the same moment, where the first page ends.
+func TestRunsOfAConnectorWithOneStatusAreLookedForInABoundedPartOfTheLedger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	w.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), c.id, 'web', 'manual', m.at, m.at, m.at, CASE WHEN n IN (1, 4999, 5000, 5001, 10002, 12000) THEN 'failed' ELSE 'completed' END, c.config_version
+		FROM connectors c, generate_series(1, 12000) n, LATERAL (SELECT date '2026-01-01' - make_interval(secs => CASE WHEN n BETWEEN 4990 AND 5010 THEN 5000 ELSE n END) AS at) m
+		WHERE c.id = $1`, c.id)
+	path := fmt.Sprintf("/connectors/%d/runs?page_size=2&status=", c.id)
+	found, _ := me.pagesOfRuns(path + "failed")
+	require.Equal(t, one[[]string](w, `SELECT array_agg(id::text ORDER BY started_at DESC, id DESC) FROM runs WHERE status = 'failed'`), found)
+	found, pages := me.pagesOfRuns(path + "missed")
+	require.Empty(t, found)
+	require.Equal(t, 3, pages, "12,000 runs, of which a page looks at 5,000")
+	found, pages = me.pagesOfRuns(path + "running")
+	require.Equal(t, []string{c.run.String()}, found)
+	require.Equal(t, 1, pages)
 }
 
 func TestARunIsCancelledOnceAndTheAuditSaysByWhom(t *testing.T) {

@@ -1,8 +1,8 @@
 -- name: RunsOf :many
--- A page of a connector's runs, the latest begun first.
+-- A page of a connector's runs of a time, which RunsBackOf bounds, the latest begun first.
 SELECT * FROM api.runs
 WHERE connector_id = @connector_id
-    AND started_at >= (SELECT api.runs_reach(@connector_id, @before::timestamptz, @before_id::uuid, sqlc.narg('status')::text, @page::integer))
+    AND started_at >= (SELECT api.runs_reach(@connector_id, @since::timestamptz, @before::timestamptz, @before_id::uuid, sqlc.narg('status')::text, @page::integer))
     AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
 ORDER BY started_at DESC, id DESC
@@ -39,6 +39,11 @@ LIMIT @page::integer;
 -- name: RunsBack :one
 -- When the run ended that is so many before a moment; no row where there are not so many.
 SELECT b.ended_at::timestamptz AS ended_at FROM (SELECT api.runs_back(@before::timestamptz, @back::integer) AS ended_at) b WHERE b.ended_at IS NOT NULL;
+
+-- name: RunsBackOf :one
+-- When the run of a connector began that is so many before a moment; no row where there are not so many.
+SELECT b.started_at::timestamptz AS started_at
+FROM (SELECT api.runs_back_of(@connector_id::integer, @before::timestamptz, @back::integer) AS started_at) b WHERE b.started_at IS NOT NULL;
 
 -- name: GetRun :one
 SELECT * FROM api.runs WHERE id = @id;

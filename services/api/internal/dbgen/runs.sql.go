@@ -337,28 +337,49 @@ func (q *Queries) RunsBack(ctx context.Context, arg RunsBackParams) (time.Time, 
 	return ended_at, err
 }
 
+const runsBackOf = `-- name: RunsBackOf :one
+SELECT b.started_at::timestamptz AS started_at
+FROM (SELECT api.runs_back_of($1::integer, $2::timestamptz, $3::integer) AS started_at) b WHERE b.started_at IS NOT NULL
+`
+
+type RunsBackOfParams struct {
+	ConnectorID int32
+	Before      time.Time
+	Back        int32
+}
+
+// When the run of a connector began that is so many before a moment; no row where there are not so many.
+func (q *Queries) RunsBackOf(ctx context.Context, arg RunsBackOfParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, runsBackOf, arg.ConnectorID, arg.Before, arg.Back)
+	var started_at time.Time
+	err := row.Scan(&started_at)
+	return started_at, err
+}
+
 const runsOf = `-- name: RunsOf :many
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE connector_id = $1
-    AND started_at >= (SELECT api.runs_reach($1, $2::timestamptz, $3::uuid, $4::text, $5::integer))
-    AND started_at <= $2::timestamptz AND (started_at, id) < ($2::timestamptz, $3::uuid)
-    AND ($4::text IS NULL OR status = $4)
+    AND started_at >= (SELECT api.runs_reach($1, $2::timestamptz, $3::timestamptz, $4::uuid, $5::text, $6::integer))
+    AND started_at <= $3::timestamptz AND (started_at, id) < ($3::timestamptz, $4::uuid)
+    AND ($5::text IS NULL OR status = $5)
 ORDER BY started_at DESC, id DESC
-LIMIT $5::integer
+LIMIT $6::integer
 `
 
 type RunsOfParams struct {
 	ConnectorID int32
+	Since       time.Time
 	Before      time.Time
 	BeforeID    uuid.UUID
 	Status      *string
 	Page        int32
 }
 
-// A page of a connector's runs, the latest begun first.
+// A page of a connector's runs of a time, which RunsBackOf bounds, the latest begun first.
 func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error) {
 	rows, err := q.db.Query(ctx, runsOf,
 		arg.ConnectorID,
+		arg.Since,
 		arg.Before,
 		arg.BeforeID,
 		arg.Status,
