@@ -3,7 +3,6 @@ module github.com/echomind/sync/cmd/echomind
 go 1.26.0
 
 require (
-	github.com/arran4/golang-ical v0.3.4
 	github.com/echomind/sync v0.0.0
 	github.com/echomind/sync/services/api v0.0.0
 	github.com/echomind/sync/services/chunker v0.0.0
@@ -28,6 +27,7 @@ require (
 	github.com/andybalholm/cascadia v1.3.4 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/araddon/dateparse v0.0.0-20210429162001-6b43995a97de // indirect
+	github.com/arran4/golang-ical v0.3.4 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/caarlos0/env/v11 v11.4.2 // indirect

@@ -41,6 +41,7 @@ const (
 	GetCalendar      Operation = "calendars.get"
 	WatchEvents      Operation = "events.watch"
 	PutCalendar      Operation = "calendars.put"
+	ReadCalendar     Operation = "calendars.read"
 	DeleteCalendar   Operation = "calendars.delete"
 	ListBlackouts    Operation = "blackouts.list"
 	GetBlackout      Operation = "blackouts.get"
@@ -117,6 +118,7 @@ var rules = map[Operation]Rule{
 	GetCalendar:      {Read, User, Nothing},
 	WatchEvents:      {Read, User, Nothing},
 	PutCalendar:      {Administer, Superadmin, Nothing},
+	ReadCalendar:     {Administer, Superadmin, Nothing},
 	DeleteCalendar:   {Administer, Superadmin, Nothing},
 	ListBlackouts:    {Read, User, Nothing},
 	GetBlackout:      {Read, User, Nothing},

@@ -25,6 +25,7 @@ func (a *API) calendarRoutes() {
 	register(a, identity.GetCalendar, http.MethodGet, "/calendars/{name}", "Show a calendar, and the next of its times", http.StatusOK, a.getCalendar, mayBeMissing)
 	register(a, identity.PutCalendar, http.MethodPut, "/calendars/{name}", "Add a calendar, or replace what one has", http.StatusOK, a.putCalendar)
 	a.mayBeNew("/calendars/{name}")
+	register(a, identity.ReadCalendar, http.MethodPost, "/icalendar", "Read an iCalendar file as what a calendar may have; nothing is written", http.StatusOK, a.readCalendar, readsText)
 	register(a, identity.DeleteCalendar, http.MethodDelete, "/calendars/{name}", "Delete a calendar that nobody uses", http.StatusNoContent, a.deleteCalendar, mayBeMissing)
 }
 

@@ -256,3 +256,28 @@ func TestOneConditionIsShownToAdministratorsAndItsQueryToSuperadmins(t *testing.
 	require.Equal(t, "SELECT 1 < 2", super.get("/conditions/some")["query"])
 	w.refused404(super, "/conditions/other")
 }
+
+func TestAnICalendarFileIsReadAsWhatACalendarMayHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super := w.as(1, identity.Superadmin)
+	const file = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:1\r\nSUMMARY:Neujahr\r\nDTSTART;VALUE=DATE:20270101\r\nRRULE:FREQ=YEARLY\r\nEND:VEVENT\r\n" +
+		"BEGIN:VEVENT\r\nUID:2\r\nSUMMARY:Umzug\r\nSTATUS:CANCELLED\r\nDTSTART;VALUE=DATE:20270102\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+	read := func(c caller, zone, body string) reply {
+		return c.do("POST", "/icalendar"+zone, body, "Content-Type", "text/calendar")
+	}
+	r := read(super, "?time_zone=Europe/Berlin", file)
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []any{`"Umzug": it is cancelled`}, r.body["left_out"])
+	delete(r.body, "left_out")
+	require.Equal(t, 201, super.do("PUT", "/calendars/feiertage", r.body).status, "what it says is what PUT takes")
+	require.Equal(t, "2027-12-31T23:00:00Z", super.get("/calendars/feiertage")["coming"].([]any)[1].(map[string]any)["from"])
+
+	super.refused(422, "invalid", read(super, "", file))
+	super.refused(422, "invalid", read(super, "?time_zone=Mars/Olympus", file))
+	for _, bad := range []string{"x", "{}", "BEGIN:VCALENDAR\r\n", "\x00", strings.Replace(file, "FREQ=YEARLY", "FREQ=SECONDLY", 1), strings.Replace(file, "DTSTART;VALUE=DATE:20270101", "DTSTART:x", 1)} {
+		super.refused(422, "invalid", read(super, "?time_zone=UTC", bad))
+	}
+	admin := w.as(2, identity.Admin)
+	admin.refused(403, "forbidden", read(admin, "?time_zone=UTC", file))
+}

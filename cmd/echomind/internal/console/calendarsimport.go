@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/imports/icalendar"
+	"github.com/echomind/sync/internal/calendars/icalendar"
 	"github.com/echomind/sync/internal/calendars"
 )
 
