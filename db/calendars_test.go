@@ -130,3 +130,20 @@ func TestPlanningABatchAnewReadsNoOthers(t *testing.T) {
 		t.Error("nothing was counted")
 	}
 }
+
+// Versions that were given before a clock stepped back lie ahead of it; those of calendars that were added together are neighbours.
+func TestCalendarsThatWereAddedTogetherAreChangedAfterTheClockHasSteppedBack(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO calendars (name, time_zone, entries) SELECT n, 'UTC', '[]' FROM unnest('{a,b,c}'::text[]) n`)
+	b.exec(`ALTER TABLE calendars DISABLE TRIGGER USER`)
+	b.exec(`UPDATE calendars SET version = (SELECT min(version) FROM calendars) + 3600 * 1000000000::bigint + ascii(name) - ascii('a')`)
+	b.exec(`ALTER TABLE calendars ENABLE TRIGGER USER`)
+	for range 3 {
+		b.exec(`UPDATE calendars SET entries = entries || '[{"name": "x", "start": "2030-01-01"}]' WHERE name = 'a'`)
+	}
+	b.exec(`UPDATE calendars SET entries = '[{"name": "y", "start": "2030-01-01"}]'`)
+	b.exec(`DELETE FROM calendars WHERE name IN ('b', 'c')`)
+	if n := one[int64](b, `SELECT count(DISTINCT version) FROM (SELECT version FROM calendars UNION ALL SELECT version FROM calendar_versions) v`); n != 9 {
+		t.Errorf("of 8 former versions and the one of a, %d differ", n)
+	}
+}

@@ -216,6 +216,15 @@ CREATE TABLE calendar_changes (
     version bigint NOT NULL
 );
 
+-- The version after another, of a calendar or a blackout window; null = of a new one. It begins with the time, in ms: a replica that takes over without the last commits
+-- counts from before. It ends with a number of its own, by which it differs from those of all others, also where the clock has stepped back.
+-- +goose StatementBegin
+CREATE FUNCTION version_after(old bigint) RETURNS bigint
+    LANGUAGE sql AS $$
+    SELECT greatest(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, old / 1000000 + 1) * 1000000 + nextval('calendar_versions_made') % 1000000
+$$;
+-- +goose StatementEnd
+
 -- Gives a calendar its version, keeps the one before, and has the schedules that name it planned anew.
 -- +goose StatementBegin
 CREATE FUNCTION calendars_write() RETURNS trigger
@@ -236,11 +245,7 @@ BEGIN
         ELSIF NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by THEN
             NEW.updated_by := (SELECT a.person FROM moves.actor() a);
         END IF;
-        -- With the time: a replica that takes over without the last commits counts from before.
-        NEW.version := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint * 1000 + nextval('calendar_versions_made') % 1000;
-        IF TG_OP = 'UPDATE' THEN
-            NEW.version := greatest(NEW.version, OLD.version + 1);
-        END IF;
+        NEW.version := version_after(CASE WHEN TG_OP = 'UPDATE' THEN OLD.version END);
     END IF;
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO calendar_versions (version, name, time_zone, entries) VALUES (OLD.version, OLD.name, OLD.time_zone, OLD.entries);
@@ -262,6 +267,7 @@ DROP TABLE calendar_changes;
 DROP TABLE calendar_versions;
 DROP TABLE calendars;
 DROP FUNCTION calendars_write();
+DROP FUNCTION version_after(bigint);
 DROP SEQUENCE calendar_versions_made;
 DROP TABLE conditions;
 DROP SCHEMA condition_queries CASCADE;

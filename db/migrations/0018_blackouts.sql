@@ -99,9 +99,7 @@ BEGIN
             RAISE EXCEPTION 'blackout %: provider is %, and no connector type names it', NEW.name, quote_literal(left(NEW.provider, 63)) USING ERRCODE = 'check_violation',
                 SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME, CONSTRAINT = 'blackouts_provider_known', HINT = 'connector_types.provider has those that there are.';
         END IF;
-        -- As calendars_write: with the time.
-        NEW.version := greatest(floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint * 1000 + nextval('calendar_versions_made') % 1000,
-            CASE WHEN TG_OP = 'UPDATE' THEN OLD.version + 1 END);
+        NEW.version := version_after(CASE WHEN TG_OP = 'UPDATE' THEN OLD.version END);
     END IF;
     PERFORM pg_notify('connectors_due', '');
     RETURN coalesce(NEW, OLD);

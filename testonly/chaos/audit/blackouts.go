@@ -91,6 +91,26 @@ func (h *history) stoodOver(versions []blackoutVersion, who blackouts.Who, from,
 	return stood
 }
 
+// windowHad says whether a moment lay in any window, whenever it stood.
+func (h *history) windowHad(at time.Time) bool {
+	for _, versions := range h.blackouts {
+		for _, v := range versions {
+			if v.calendar == nil {
+				continue
+			}
+			for _, k := range h.calendars[*v.calendar] {
+				if k.times == nil {
+					continue
+				}
+				if on, _, _ := k.times.At(at); on {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // skippedBy says whether one version of the calendar of the window that a line names has each of the line's slots.
 func (h *history) skippedBy(r *run) bool {
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.reason, rules.InBlackout), "`")

@@ -96,11 +96,12 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 		if !r.slot.After(p.from) || r.slot.After(p.latest) {
 			continue
 		}
-		used[r] = true
 		if !r.noRun() {
+			used[r] = used[r] || schedule.Next(r.slot.Add(-time.Microsecond)).Equal(*r.slot)
 			times[r.slot.UnixMicro()]++
 			continue
 		}
+		used[r] = true
 		missed := due(r.slot.Add(-time.Microsecond), *r.last)
 		for _, at := range missed {
 			times[at.UnixMicro()]++

@@ -83,8 +83,11 @@ func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
 		f.violated("%s was due for slot %v, which is not in the ledger", e, e.OldSlot)
 	case r.slot != nil && !r.slot.After(e.answeredThrough()):
 		f.violated("%s answers slot %s, and %s was due", r, r.slot, e.OldSlot)
+	case r.slot != nil && r.slot.Before(*e.OldSlot) && !h.windowHad(*r.slot):
+		f.violated("%s answers slot %s before %s, which was due, and no blackout window had it", r, r.slot, e.OldSlot)
 	}
 }
+
 
 // answeredThrough is up to where no claim of what is due answers a slot. A slot before the one that is due has no line yet where a blackout
 // window skipped it that is gone by now: `catch_up` decides about it anew.

@@ -122,20 +122,38 @@ func TestAClaimWithoutItsOwnRunIsFound(t *testing.T) {
 	}
 }
 
-func TestARunForASlotThatWasAnsweredIsFoundAndOneForASlotWithoutALineIsNot(t *testing.T) {
-	l := newLab(t)
+// claimBefore claims one that was planned five minutes ago and is due for its third slot since, for another moment. It says that the third was missed.
+func (l *lab) claimBefore(after time.Duration) {
+	l.t.Helper()
 	planned := time.Now().Add(-5 * time.Minute).Truncate(time.Minute)
-	due := planned.Add(3 * time.Minute)
-	claim := func(slot time.Time) {
-		id := l.addScheduled("schedule_cron", "* * * * *", source.Config{})
-		l.force(`UPDATE connectors SET needs_plan = false, planned_through = $2, next_sync_at = $3, slot_at = $3, due_reason = 'schedule' WHERE id = $1`, id, planned, due)
-		l.do(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'slot', $2::timestamptz, 'through', $3::timestamptz,
-			'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'too late', 'first', $3, 'last', $3, 'count', 1)))), clock_timestamp())`, id, slot, due)
-	}
-	claim(planned.Add(time.Minute))
+	slot, due := planned.Add(after), planned.Add(3*time.Minute)
+	id := l.addScheduled("schedule_cron", "* * * * *", source.Config{})
+	l.force(`UPDATE connectors SET needs_plan = false, planned_through = $2, next_sync_at = $3, slot_at = $3, due_reason = 'schedule' WHERE id = $1`, id, planned, due)
+	l.do(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'slot', $2::timestamptz, 'through', $3::timestamptz,
+		'passed', jsonb_build_array(jsonb_build_object('verdict', 'missed', 'reason', 'too late', 'first', $3, 'last', $3, 'count', 1)))), clock_timestamp())`, id, slot, due)
+}
+
+func TestARunForASlotBeforeTheDueOneIsFoundUnlessAWindowHadIt(t *testing.T) {
+	l := newLab(t)
+	l.do(`INSERT INTO calendars (name, time_zone, entries) VALUES ('ever', 'UTC', '[{"name": "always", "start": "2020-01-01", "rule": "FREQ=DAILY"}]')`)
+	l.do(`INSERT INTO blackouts (name, calendar, mode, user_id) VALUES ('w', 'ever', 'skip', 99)`)
+	l.do(`DELETE FROM blackouts`)
+	l.claimBefore(time.Minute)
 	require.Empty(t, l.audit(claims).Violations)
-	claim(planned)
+	l.claimBefore(0)
 	l.finds(claims, "was due")
+}
+
+func TestARunForASlotBeforeTheDueOneIsFoundWhereNoWindowEverWas(t *testing.T) {
+	l := newLab(t)
+	l.claimBefore(time.Minute)
+	l.finds(claims, "no blackout window had it")
+}
+
+func TestARunForAMomentOfAPlanThatIsNoSlotIsFound(t *testing.T) {
+	l := newLab(t)
+	l.claimBefore(90 * time.Second)
+	l.finds(slots, "which never came")
 }
 
 func TestARunWithParametersThatTouchesThePlanIsFound(t *testing.T) {
