@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // ErrCalendar says that a calendar cannot be read.
@@ -129,10 +131,8 @@ func Of(timeZone string, all []Entry) (*Calendar, error) {
 }
 
 func location(name string) (*time.Location, error) {
-	if name != "" && name != "Local" && len(name) <= 64 {
-		if zone, err := time.LoadLocation(name); err == nil {
-			return zone, nil
-		}
+	if zone, err := timezone.Load(name); err == nil {
+		return zone, nil
 	}
 	return nil, fmt.Errorf("time_zone %q: write an IANA name such as Europe/Berlin", clip(name))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 	_ "time/tzdata" // on hosts without a time zone database
 	"unicode/utf8"
+
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // ErrSchedule says that a schedule cannot be understood.
@@ -18,7 +20,6 @@ var ErrSchedule = errors.New("bad schedule")
 // The largest numbers of characters of an expression and a time zone: those of their columns.
 const (
 	maxLength = 200
-	maxZone   = 64
 )
 
 // Gap is the policy for slots that do not occur because the clocks are put forward.
@@ -95,13 +96,11 @@ func Parse(spec Spec) (Schedule, error) {
 }
 
 func zone(name string) (*time.Location, error) {
-	if name != "" && name != "Local" && len(name) <= maxZone {
-		if location, err := time.LoadLocation(name); err == nil {
-			return location, nil
-		}
+	if location, err := timezone.Load(name); err == nil {
+		return location, nil
 	}
-	if runes := []rune(name); len(runes) > maxZone {
-		name = string(runes[:maxZone])
+	if runes := []rune(name); len(runes) > timezone.MaxLength {
+		name = string(runes[:timezone.MaxLength])
 	}
 	return nil, fmt.Errorf("%w: time_zone %q: write an IANA name such as Europe/Berlin", ErrSchedule, name)
 }

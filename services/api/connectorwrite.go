@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/slots"
+	"github.com/echomind/sync/internal/timezone"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -152,7 +153,7 @@ func (s Settings) check(p dbgen.AddConnectorParams) error {
 		}
 	}
 	if s.TimeZone.Given {
-		if _, err := time.LoadLocation(p.TimeZone); err != nil || p.TimeZone == "Local" || p.TimeZone == "" {
+		if _, err := timezone.Load(p.TimeZone); err != nil {
 			return problem.Invalid("body.time_zone", "must be an IANA name such as Europe/Berlin")
 		}
 	}

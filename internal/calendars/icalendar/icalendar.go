@@ -15,6 +15,7 @@ import (
 	ics "github.com/arran4/golang-ical"
 
 	"github.com/echomind/sync/internal/calendars"
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // MaxBytes is how long a file may be.
@@ -240,7 +241,7 @@ type clock struct {
 func readTime(value string, parameters map[string][]string, zone string) (c clock, err error) {
 	if all := parameters["TZID"]; len(all) > 0 {
 		zone = strings.Trim(all[0], `"`)
-		if _, err := time.LoadLocation(zone); err != nil || zone == "" || zone == "Local" {
+		if _, err := timezone.Load(zone); err != nil {
 			return c, fmt.Errorf("names the time zone %q, which is no IANA name such as Europe/Berlin", clean(zone))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/cron"
 	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/timezone"
 	"github.com/echomind/sync/services/chunker"
 	sources "github.com/echomind/sync/services/connector"
 )
@@ -106,7 +107,7 @@ func (f *connectorFlags) check(c *cobra.Command) error {
 			return err
 		}
 	}
-	if _, err := time.LoadLocation(f.timeZone); given("time-zone") && (err != nil || f.timeZone == "Local" || f.timeZone == "") {
+	if _, err := timezone.Load(f.timeZone); given("time-zone") && err != nil {
 		return usagef("--time-zone %q: must be an IANA name such as Europe/Berlin", f.timeZone)
 	}
 	return nil

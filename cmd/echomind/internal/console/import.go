@@ -18,6 +18,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/imports/crontab"
 	"github.com/echomind/sync/cmd/echomind/internal/imports/echomind"
 	"github.com/echomind/sync/cmd/echomind/internal/imports/redbeat"
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // The sources of imports, as imported_connectors names them.
@@ -85,7 +86,7 @@ func originOf(file string) string {
 }
 
 func (i *importFlags) check(c *cobra.Command, file string) error {
-	if _, err := time.LoadLocation(i.zone); i.zone == "Local" || err != nil {
+	if _, err := timezone.Load(i.zone); err != nil {
 		return usagef("--time-zone %q: must be an IANA name such as Europe/Berlin", clip(i.zone, 40))
 	}
 	switch {

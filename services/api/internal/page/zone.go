@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // zone is in which one times are shown: that of each schedule, or one for all.
@@ -19,10 +20,7 @@ type zone struct {
 // zoneOf is the zone that the address asks for. What is none is that of each schedule.
 func zoneOf(r *http.Request) zone {
 	name := r.URL.Query().Get("zone")
-	if name == "" || name == "Local" || len(name) > 64 {
-		return zone{}
-	}
-	location, err := time.LoadLocation(name)
+	location, err := timezone.Load(name)
 	if err != nil {
 		return zone{}
 	}

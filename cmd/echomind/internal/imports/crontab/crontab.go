@@ -12,11 +12,11 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/echomind/sync/cmd/echomind/internal/imports"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // Options are what a crontab does not say itself.
@@ -134,7 +134,7 @@ func (p *parser) set(row *imports.Row, variable, value string) {
 	p.zone, p.wrongZone = value, ""
 	if value == "" {
 		p.zone = p.Zone
-	} else if _, err := time.LoadLocation(value); err != nil || value == "Local" {
+	} else if _, err := timezone.Load(value); err != nil {
 		p.wrongZone = fmt.Sprintf("line %d sets CRON_TZ to %q, which is no IANA name such as Europe/Berlin", p.number, short(value))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/cmd/echomind/internal/imports"
+	"github.com/echomind/sync/internal/timezone"
 )
 
 // definition is what RedBeatSchedulerEntry.save writes.
@@ -248,8 +249,8 @@ func lastRun(row *imports.Row, meta json.RawMessage) {
 			zone = time.FixedZone("", int(offset))
 		}
 	case string:
-		location, err := time.LoadLocation(z)
-		if err != nil || z == "Local" {
+		location, err := timezone.Load(z)
+		if err != nil {
 			row.Note("when it ran last is not known: its zone is %q", clip(z))
 			return
 		}
