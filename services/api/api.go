@@ -168,6 +168,7 @@ func (a *API) routes() {
 	a.conditionRoutes()
 	a.searchRoutes()
 	a.watchRoutes()
+	a.deadLetterRoutes()
 }
 
 const operationKey = "operation"
