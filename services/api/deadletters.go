@@ -181,7 +181,7 @@ type OnceBySequence struct {
 // Replayed is what came of a dead letter.
 type Replayed struct {
 	Body struct {
-		ID                 string    `json:"id"`
+		ID                 int64     `json:"id"`
 		ConnectorID        int32     `json:"connector_id"`
 		TriggerRequestedAt time.Time `json:"trigger_requested_at"`
 	}
@@ -204,7 +204,7 @@ func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replay
 		return nil, err
 	}
 	out := &Replayed{}
-	out.Body.ID = in.Sequence
+	out.Body.ID = int64(id)
 	var givenUp string // when the letter that was replayed was given up: a stream that is made anew gives its number to another
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if gone {
@@ -281,7 +281,9 @@ func (a *API) dropDeadLetter(ctx context.Context, in *BySequence) (*struct{}, er
 }
 
 // noted is a text of a letter's as the audit takes it.
-func noted(text string) string { return strings.ReplaceAll(clipped(text, maxSourceID), "\x00", "") }
+func noted(text string) string {
+	return strings.ReplaceAll(clipped(text, maxSourceID, nil), "\x00", "")
+}
 
 // present asks what has become of connector and document.
 func (d *DeadLetterDetails) present(ctx context.Context, q *dbgen.Queries, l deadletter.Letter) error {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,12 +21,12 @@ const (
 
 // DeadLetter is what is shown of a message that a service gave up on. Null is what it does not say.
 type DeadLetter struct {
-	ID               string     `json:"id" doc:"Its sequence in the stream of dead letters, a number."`
+	ID               int64      `json:"id" doc:"Its sequence in the stream of dead letters."`
 	Subject          string     `json:"subject" doc:"Where the original was published to."`
 	Reason           string     `json:"reason" doc:"Why it was given up."`
 	Tries            int64      `json:"tries" doc:"How often a service began it."`
 	Deliveries       int64      `json:"deliveries" doc:"How often the broker handed it out."`
-	OriginalSequence string     `json:"original_sequence" doc:"Where the original was in its stream, a number."`
+	OriginalSequence int64      `json:"original_sequence" doc:"Where the original was in its stream."`
 	Session          *uuid.UUID `json:"session" doc:"The run that it is of."`
 	Number           int64      `json:"number" doc:"The message's number within the run; 0 is a trigger, or the last message."`
 	ConnectorID      *int32     `json:"connector_id"`
@@ -41,8 +40,8 @@ type DeadLetter struct {
 // DeadLetterDetails is one of them, with what it carries, and what has become of that since.
 type DeadLetterDetails struct {
 	DeadLetter
-	Connector *LetterConnector `json:"connector" nullable:"true" doc:"As it is now; null where there is none."`
-	Document  *LetterDocument  `json:"document" nullable:"true" doc:"As it is now; null where there is none."`
+	Connector *LetterConnector `json:"connector" doc:"As it is now; null where there is none."`
+	Document  *LetterDocument  `json:"document" doc:"As it is now; null where there is none."`
 	Message   Object           `json:"message" nullable:"true" doc:"The message, with secrets masked; null where it cannot be shown."`
 	Problem   *string          `json:"problem" doc:"Why it cannot."`
 	Head      *string          `json:"head" doc:"How a payload begins that is no message, quoted."`
@@ -67,20 +66,26 @@ type OneDeadLetter struct {
 	Body DeadLetterDetails
 }
 
-// clipped is the beginning of a text, as valid UTF-8.
-func clipped(text string, most int) string { return line.Clip(strings.ToValidUTF8(text, "?"), most) }
+// clipped is the beginning of a text, as valid UTF-8. It is masked before it is cut, and what is masked is bounded, too.
+func clipped(text string, most int, mask func(string) string) string {
+	text = strings.ToValidUTF8(line.Cut(text, 4*most), "?")
+	if mask != nil {
+		text = mask(text)
+	}
+	return line.Cut(text, most)
+}
 
 func viewLetter(l deadletter.Letter) DeadLetter {
 	d := DeadLetter{
-		ID: strconv.FormatUint(l.ID, 10), Subject: clipped(l.Subject, maxSubject), Reason: secret.Text(clipped(l.Reason, maxReason)), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
-		OriginalSequence: strconv.FormatUint(l.Sequence, 10), Number: l.Number, ConnectorID: given(l.ConnectorID), FirstAt: utc(l.FirstAt), LastAt: l.LastAt.UTC(),
+		ID: int64(l.ID), Subject: clipped(l.Subject, maxSubject, nil), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
+		OriginalSequence: int64(l.Sequence), Number: l.Number, ConnectorID: given(l.ConnectorID), FirstAt: utc(l.FirstAt), LastAt: l.LastAt.UTC(),
 		SizeBytes: int64(l.Size), CutFromBytes: int64(l.CutFrom),
 	}
 	if session, err := uuid.Parse(l.Session); err == nil {
 		d.Session = &session
 	}
 	if l.SourceID != "" {
-		name := shown(clipped(l.SourceID, maxSourceID))
+		name := clipped(l.SourceID, maxSourceID, shown)
 		d.SourceID = &name
 	}
 	return d
