@@ -161,12 +161,17 @@ func TestAHostileLetterIsNeverADefectOfOurs(t *testing.T) {
 	large := partOf(id, "large")
 	large.GetPart().Chunks[0].Text = strings.Repeat("password=hunter2 ", 55_000)
 	b.letter(topology.DocumentSubject, large)
+	last := b.deadLetters().CachedInfo().State.LastSeq
 	for _, name := range []string{topology.HeaderSession, topology.HeaderReason, topology.HeaderTries, topology.HeaderDeliveries, topology.HeaderSequence, topology.HeaderNumber, topology.HeaderCutFrom, topology.HeaderFirstAt} {
 		for _, value := range []string{"", "-1", "NaN", "9223372036854775807", "99999999999999999999", "\xff\x00", "9999-12-31T23:59:59-14:00", "0000-01-01T00:00:00+14:00", uuid.Nil.String(), strings.Repeat("9", 60_000)} {
 			b.letter(topology.DocumentSubject, partOf(id, "a"), name, value)
 		}
 	}
 	ids, _ := me.letterIDs("page_size=500")
+	shown := me.get(fmt.Sprintf("/deadletters/%d", last))
+	require.Contains(t, shown["problem"], "larger than is shown")
+	require.Equal(t, "large", shown["source_id"])
+	require.Nil(t, shown["message"])
 	require.Len(t, ids, int(b.deadLetters().CachedInfo().State.Msgs))
 	for _, letter := range ids {
 		path := fmt.Sprintf("/deadletters/%d", letter)

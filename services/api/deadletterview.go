@@ -15,8 +15,8 @@ import (
 const (
 	// What is shown of the texts of a letter, in bytes: a service writes reasons of up to 1,000, and a document is named by up to 2,048.
 	maxReason, maxSourceID, maxSubject = 2000, 2048, 500
-	// maxMessage is how large a message is shown, as JSON. It is more than the largest that a service takes, unless that is all escapes.
-	maxMessage = 1 << 20
+	// maxMessage is how large a message is shown, in bytes as it is encoded: secrets are masked in it, which costs a second for a large one.
+	maxMessage = mostBytes
 )
 
 // DeadLetter is what is shown of a message that a service gave up on. Null is what it does not say.
@@ -93,11 +93,13 @@ func viewLetter(l deadletter.Letter) DeadLetter {
 
 // viewCarried is a letter with what it carries, as the command line shows it.
 func viewCarried(l read) DeadLetterDetails {
-	carried := deadletter.Carry(l.Letter, l.content, l.payload)
-	d := DeadLetterDetails{DeadLetter: viewLetter(l.Letter), Message: Object(carried.Message), Problem: carried.Problem, Head: carried.Head}
-	if len(d.Message) > maxMessage {
-		problem := fmt.Sprintf("the message is larger than is shown; `echomind dlq show %d -o json` shows it", l.ID)
-		d.Message, d.Problem = nil, &problem
+	d := DeadLetterDetails{DeadLetter: viewLetter(l.Letter)}
+	if l.content.Problem == nil && len(l.payload) > maxMessage {
+		problem := fmt.Sprintf("the message is larger than is shown here; `echomind dlq show %d -o json` shows it", l.ID)
+		d.Problem = &problem
+		return d
 	}
+	carried := deadletter.Carry(l.Letter, l.content, l.payload)
+	d.Message, d.Problem, d.Head = Object(carried.Message), carried.Problem, carried.Head
 	return d
 }
