@@ -1212,6 +1212,41 @@ CREATE FUNCTION api.badge(sha256 bytea) RETURNS TABLE (now timestamptz, fresh_wi
 $$;
 -- +goose StatementEnd
 
+-- Has what a dead letter is about fetched again, for a superadmin: its connector is due, and its document, if it names one, has no token. Null: there is no such connector.
+-- +goose StatementBegin
+CREATE FUNCTION api.replay_letter(letter bigint, letter_subject text, connector integer, source_ids text[]) RETURNS timestamptz
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    asked timestamptz;
+BEGIN
+    IF NOT api.is_superadmin() THEN
+        RAISE EXCEPTION 'dead letters are for superadmins' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    asked := moves.trigger_sync(connector);
+    IF asked IS NOT NULL THEN
+        UPDATE documents d SET version_token = '' WHERE d.connector_id = connector AND d.source_id = ANY (source_ids) AND d.status IN ('stored', 'failed');
+        PERFORM moves.note_change('deadletters.replay', letter::text, moves.fingerprinted(jsonb_build_object('subject', letter_subject, 'source_ids', source_ids)), NULL, c)
+        FROM connectors c WHERE c.id = connector;
+    END IF;
+    RETURN asked;
+END $$;
+-- +goose StatementEnd
+
+-- Writes down that a superadmin removes a dead letter, which the broker does next.
+-- +goose StatementBegin
+CREATE FUNCTION api.drop_letter(letter bigint, letter_subject text, connector integer, source_ids text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    of connectors;
+BEGIN
+    IF NOT api.is_superadmin() THEN
+        RAISE EXCEPTION 'dead letters are for superadmins' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT c.* INTO of FROM connectors c WHERE c.id = connector;
+    PERFORM moves.note_change('deadletters.drop', letter::text, moves.fingerprinted(jsonb_build_object('subject', letter_subject, 'source_ids', source_ids)), NULL, of);
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
 DROP SCHEMA api CASCADE;
 DROP TRIGGER concurrency_limits_audit ON concurrency_limits;

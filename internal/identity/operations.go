@@ -49,6 +49,10 @@ const (
 	DeleteBlackout   Operation = "blackouts.delete"
 	ListConditions   Operation = "conditions.list"
 	GetCondition     Operation = "conditions.get"
+	ListDeadLetters  Operation = "deadletters.list"
+	GetDeadLetter    Operation = "deadletters.get"
+	ReplayDeadLetter Operation = "deadletters.replay"
+	DropDeadLetter   Operation = "deadletters.drop"
 
 	ListJobs            Operation = "jobs.list"
 	ListScheduledJobs   Operation = "scheduled_jobs.list"
@@ -126,6 +130,10 @@ var rules = map[Operation]Rule{
 	DeleteBlackout:   {Administer, Superadmin, Nothing},
 	ListConditions:   {Read, Admin, Nothing},
 	GetCondition:     {Read, Admin, Nothing},
+	ListDeadLetters:  {Read, Superadmin, Nothing},
+	GetDeadLetter:    {Read, Superadmin, Nothing},
+	ReplayDeadLetter: {Operate, Superadmin, Nothing},
+	DropDeadLetter:   {Write, Superadmin, Nothing},
 
 	ListJobs:            {Read, Admin, Nothing},
 	ListScheduledJobs:   {Read, Admin, Nothing},

@@ -1,6 +1,6 @@
 // Package api is the management plane: REST for users, and for the programs around the system. Everything it reads and writes of
 // connectors and runs goes through the views of schema api, which show and change what whom it serves may see and change; everything
-// that moves goes through the moves. It publishes nothing.
+// that moves goes through the moves. It publishes nothing; of NATS's streams it changes the dead letters alone, which it removes.
 //
 //	request → id, body's bound, deadline → token, ours or an issuer's, or a proxy's headers → rate → scope and role → one transaction that says whom it serves → answer
 package api
@@ -168,6 +168,7 @@ func (a *API) routes() {
 	a.conditionRoutes()
 	a.searchRoutes()
 	a.watchRoutes()
+	a.deadLetterRoutes()
 }
 
 const operationKey = "operation"
@@ -209,7 +210,7 @@ func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	case http.StatusInternalServerError:
 		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
 	case http.StatusServiceUnavailable:
-		a.log.Warn("a request is not answered: Postgres, the search index, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
+		a.log.Warn("a request is not answered: Postgres, NATS, the search index, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
 	}
 	return &p
 }

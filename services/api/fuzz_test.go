@@ -20,8 +20,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // schema is as much of a JSON schema as requests are made of.
@@ -125,6 +128,8 @@ func (g *generator) request(path string, of operation) (filled string, body any,
 		switch {
 		case p.In == "path" && g.IntN(4) > 0 && p.Name == "id":
 			text = strconv.Itoa(int(g.ids[g.IntN(len(g.ids))]))
+		case p.In == "path" && g.IntN(4) > 0 && p.Name == "seq":
+			text = strconv.Itoa(1 + g.IntN(60))
 		case p.In == "path" && g.IntN(4) > 0 && p.Name == "name":
 			text = []string{"x", "docs", "web", "g"}[g.IntN(4)]
 		case p.In == "path" && g.IntN(4) > 0:
@@ -186,6 +191,12 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 	for range 80 { // those that may be revoked
 		w.as(7, identity.User)
 	}
+	js := testkit.JetStream(t, testkit.NATS(t).URL())
+	require.NoError(t, streams.EnsureStreams(t.Context(), js))
+	withLetters := w.replica(func(c *api.Config) { c.NATSURL = js.Conn().ConnectedUrl() })
+	for n := range 60 {
+		broadcast{w, js}.letter(topology.DocumentSubject, partOf(g.ids[n], "docs"))
+	}
 	me, admin := w.as(7, identity.User), w.as(7, identity.Superadmin)
 	answers := map[int]int{}
 	for _, path := range slices.Sorted(maps.Keys(g.Paths)) {
@@ -196,6 +207,9 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 				by := me
 				if n%2 == 0 {
 					by = admin
+				}
+				if strings.HasPrefix(path, "/api/v1/deadletters") {
+					by.world = withLetters
 				}
 				r := by.do(strings.ToUpper(method), strings.TrimPrefix(filled, "/api/v1"), body, headers...)
 				answers[r.status]++

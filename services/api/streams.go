@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/echomind/sync/internal/broker"
@@ -14,9 +15,10 @@ const awayFor = 5 * time.Second
 
 var errAsking = errors.New("it is being connected to")
 
-// streams is the connection to NATS, which is made when somebody first asks why a connector does not run.
+// streams is the connection to NATS, which is made when somebody first asks what NATS knows.
 type streams struct {
 	config config.Common
+	now    atomic.Pointer[broker.Broker] // open, for those who need no try
 	mu     sync.Mutex
 	open   *broker.Broker
 	away   error
@@ -25,6 +27,9 @@ type streams struct {
 
 // get is the connection, or why there is none. It waits for nobody else's try.
 func (s *streams) get(now time.Time) (*broker.Broker, error) {
+	if open := s.now.Load(); open != nil && open.Connected() {
+		return open, nil
+	}
 	if !s.mu.TryLock() {
 		return nil, errAsking
 	}
@@ -40,6 +45,7 @@ func (s *streams) get(now time.Time) (*broker.Broker, error) {
 	}
 	s.tried = now
 	s.open, s.away = broker.Open(s.config.NATSURL, s.config.NATSAccess)
+	s.now.Store(s.open)
 	return s.open, s.away
 }
 

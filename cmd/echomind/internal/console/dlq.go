@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/deadletter"
 )
 
 const maxLetters = 10000
@@ -85,7 +84,7 @@ why it was given up. Their contents are shown by dlq show ID.`,
 		filter.After = *after
 		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
 			var found []deadletter.Letter
-			for letter, err := range deadletter.Walk(c.Context(), stream, pool, filter) {
+			for letter, err := range deadletter.Walk(c.Context(), stream, runOwners(pool), filter) {
 				if err != nil {
 					return err
 				}
@@ -138,9 +137,6 @@ func numberOrDash(id int32) string {
 // letters are the flags that say which dead letters are meant.
 type letters struct{ deadletter.Filter }
 
-// subjectForm is what a subject looks like, with * for one word of it and > for its rest.
-var subjectForm = regexp.MustCompile(`^(?:[A-Za-z0-9_-]+|\*)(?:\.(?:[A-Za-z0-9_-]+|\*))*(?:\.>)?$`)
-
 func letterFilter(c *cobra.Command, which string) *letters {
 	chosen := &letters{}
 	c.Flags().StringVar(&chosen.Subject, "subject", "", which+" of this `subject`: document.process, connector.sync.web, connector.sync.*")
@@ -149,7 +145,7 @@ func letterFilter(c *cobra.Command, which string) *letters {
 }
 
 func (l *letters) check(c *cobra.Command) error {
-	if c.Flags().Changed("subject") && !subjectForm.MatchString(l.Subject) {
+	if c.Flags().Changed("subject") && !deadletter.SubjectForm.MatchString(l.Subject) {
 		return usagef("--subject %q: must be a subject such as document.process or connector.sync.*", clip(l.Subject, 40))
 	}
 	if c.Flags().Changed("connector") && l.ConnectorID < 1 {
@@ -211,6 +207,6 @@ func letterByID(
 	}
 	letter, content := deadletter.Read(raw)
 	one := []deadletter.Letter{letter}
-	err = deadletter.Resolve(ctx, pool, one)
+	err = deadletter.Resolve(ctx, runOwners(pool), one)
 	return one[0], content, raw.Data, err
 }

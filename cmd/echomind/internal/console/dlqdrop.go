@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
 	"github.com/echomind/sync/internal/broker"
+	"github.com/echomind/sync/internal/deadletter"
 )
 
 // dropped is what was removed.
@@ -96,7 +96,7 @@ func (s *selection) pick(
 	ctx context.Context, pool *pgxpool.Pool, stream *broker.Letters, args []string,
 ) iter.Seq2[deadletter.Letter, error] {
 	if s.all {
-		return deadletter.Walk(ctx, stream, pool, s.Filter)
+		return deadletter.Walk(ctx, stream, runOwners(pool), s.Filter)
 	}
 	return func(yield func(deadletter.Letter, error) bool) {
 		id, err := letterID(args[0])

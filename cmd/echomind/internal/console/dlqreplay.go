@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
 	"github.com/echomind/sync/internal/broker"
+	"github.com/echomind/sync/internal/deadletter"
 )
 
 // replayBatch is how many dead letters share a transaction per connector, and one trigger.
@@ -111,7 +111,7 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 		groups[l.ConnectorID] = append(groups[l.ConnectorID], l)
 	}
 	for _, id := range order {
-		at, err := deadletter.Replay(ctx, r.pool, id, groups[id])
+		at, err := deadletter.Replay(ctx, fetchAgain(r.pool), id, groups[id])
 		refused := errors.Is(err, deadletter.ErrNobodys) || errors.Is(err, deadletter.ErrGone) || errors.Is(err, deadletter.ErrDisabled)
 		if err != nil && !refused {
 			return err

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,25 +13,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/cmd/echomind/internal/deadletter"
-	"github.com/echomind/sync/contract/proto/gen/internalpb"
-	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/clock"
+	"github.com/echomind/sync/internal/deadletter"
 	"github.com/echomind/sync/internal/masks"
 )
 
-const (
-	// What people are shown of a message: so much of each text, and so many of each list.
-	shownText, shownItems = 200, 5
-	// What is shown of a payload that is no message. A trigger carries its connector's configuration, which may hold
-	// secrets that nothing can find and mask there: of it the beginning alone is shown.
-	documentHead, otherHead = 64, 16
-)
+// What people are shown of a message: so much of each text, and so many of each list.
+const shownText, shownItems = 200, 5
 
 // letterDetails is what programs are shown of one dead letter.
 type letterDetails struct {
@@ -83,9 +73,8 @@ with secrets masked. People see the beginning of long texts; -o json has all of 
 			if err := d.present(c.Context(), pool, letter); err != nil {
 				return err
 			}
-			if err := d.carry(letter, content, data); err != nil {
-				return err
-			}
+			carried := deadletter.Carry(letter, content, data)
+			d.Message, d.Problem, d.Head = carried.Message, carried.Problem, carried.Head
 			return out.show(c.OutOrStdout(), d, d.print)
 		})
 	}
@@ -119,58 +108,6 @@ func (d *letterDetails) present(ctx context.Context, pool *pgxpool.Pool, l deadl
 		return fmt.Errorf("read the document: %w", err)
 	}
 	return nil
-}
-
-// carry puts down the message, or what there is instead.
-func (d *letterDetails) carry(l deadletter.Letter, content deadletter.Content, data []byte) (err error) {
-	if content.Problem == nil {
-		d.Message, err = messageJSON(content.Message)
-		return err
-	}
-	most := otherHead
-	if l.Subject == topology.DocumentSubject {
-		most = documentHead
-	}
-	problem, head := content.Problem.Error(), strconv.QuoteToASCII(string(data[:min(most, len(data))]))
-	d.Problem, d.Head = &problem, &head
-	return nil
-}
-
-// messageJSON is a message with its secrets masked, in its configuration and states as elsewhere.
-func messageJSON(m proto.Message) (json.RawMessage, error) {
-	written, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("write the message: %w", err)
-	}
-	value, err := masks.Decode(written)
-	if err != nil {
-		return nil, fmt.Errorf("read the message: %w", err)
-	}
-	part := map[string]any{}
-	if object, ok := value.(map[string]any); ok {
-		if found, ok := object["part"].(map[string]any); ok {
-			part = found
-		}
-	}
-	if request, is := m.(*internalpb.DocumentProcessRequest); is && len(request.GetPart().GetMemo()) > 0 {
-		part["memo"] = memoValue(request.GetPart().GetMemo())
-	}
-	version, given := part["version_token"]
-	masks.Value(value, true)
-	if given { // it tells versions apart, and opens nothing
-		part["version_token"] = version
-	}
-	return masks.Encode(value)
-}
-
-// memoValue is a memo as JSON, so that its secrets are masked too; one that is no JSON is text.
-func memoValue(memo []byte) any {
-	if json.Valid(memo) {
-		if value, err := masks.Decode(memo); err == nil {
-			return value
-		}
-	}
-	return string(bytes.ToValidUTF8(memo, []byte("?")))
 }
 
 // shortened is a value as people are shown it.

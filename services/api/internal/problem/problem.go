@@ -180,6 +180,13 @@ func EventsAway(cause error) *Problem {
 	return p
 }
 
+// LettersAway is of dead letters that cannot be read, or of one that cannot be removed. The detail says what was done.
+func LettersAway(detail string, cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, detail, "Try again after Retry-After.")
+	p.retryAfter, p.cause = 5, cause
+	return p
+}
+
 // SlowSearch is of a search that compares too much.
 func SlowSearch(cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, "The search took too long.", "Name sources, or fewer of them. The operator can have an index kept, which makes searches fast: docs/search.md.")

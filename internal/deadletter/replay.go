@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
 )
@@ -25,8 +23,11 @@ var (
 	ErrDisabled = errors.New("its connector is disabled")
 )
 
+// Owners asks Postgres whose runs some sessions are. What is no run is left out.
+type Owners func(ctx context.Context, sessions []uuid.UUID) (map[uuid.UUID]int32, error)
+
 // Resolve fills in the connector of those letters that name only the session of a run.
-func Resolve(ctx context.Context, pool *pgxpool.Pool, letters []Letter) error {
+func Resolve(ctx context.Context, owners Owners, letters []Letter) error {
 	var sessions []uuid.UUID
 	for _, l := range letters {
 		if session, err := uuid.Parse(l.Session); err == nil && l.ConnectorID == 0 {
@@ -36,49 +37,40 @@ func Resolve(ctx context.Context, pool *pgxpool.Pool, letters []Letter) error {
 	if len(sessions) == 0 {
 		return nil
 	}
-	rows, err := deadline.Get(ctx, "deadletter.sessions", queryTimeout,
-		func(ctx context.Context) ([]dbgen.SessionConnectorsRow, error) {
-			return dbgen.New(pool).SessionConnectors(ctx, sessions)
-		})
+	found, err := deadline.Get(ctx, "deadletter.sessions", queryTimeout,
+		func(ctx context.Context) (map[uuid.UUID]int32, error) { return owners(ctx, sessions) })
 	if err != nil {
 		return fmt.Errorf("ask whose the sessions are: %w", err)
 	}
-	owners := make(map[uuid.UUID]int32, len(rows))
-	for _, row := range rows {
-		owners[row.ID] = row.ConnectorID
-	}
 	for i := range letters {
 		if session, err := uuid.Parse(letters[i].Session); err == nil && letters[i].ConnectorID == 0 {
-			letters[i].ConnectorID = owners[session]
+			letters[i].ConnectorID = found[session]
 		}
 	}
 	return nil
 }
 
+// FetchAgain makes a connector due now, and forgets the version tokens of some of its documents, in one transaction. It
+// returns pgx.ErrNoRows where there is no such connector.
+type FetchAgain func(ctx context.Context, connectorID int32, sourceIDs []string) (time.Time, error)
+
 // Replay makes the connector of letters due now, and forgets the version tokens of their documents, so that they are
 // fetched again: with a source that sends only what has changed, too. Both are one transaction: a run that picks the
 // trigger up reads documents without tokens. A sync in flight is followed by another. Done twice it asks twice, and
-// changes nothing else. It returns when the sync was asked for, or ErrNobodys, ErrGone or ErrDisabled.
-func Replay(ctx context.Context, pool *pgxpool.Pool, connectorID int32, letters []Letter) (at time.Time, err error) {
+// changes nothing else. It returns when the sync was asked for, or ErrNobodys, ErrGone or ErrDisabled. The caller removes
+// the letters afterwards.
+func Replay(ctx context.Context, fetch FetchAgain, connectorID int32, letters []Letter) (time.Time, error) {
 	if connectorID == 0 {
-		return at, ErrNobodys
+		return time.Time{}, ErrNobodys
 	}
-	p := dbgen.ForgetTokensParams{ConnectorID: connectorID, SourceIds: []string{}}
+	sourceIDs := []string{}
 	for _, l := range letters {
 		if l.SourceID != "" && !strings.Contains(l.SourceID, "\x00") { // no document has an id that Postgres refuses
-			p.SourceIds = append(p.SourceIds, l.SourceID)
+			sourceIDs = append(sourceIDs, l.SourceID)
 		}
 	}
-	err = deadline.Do(ctx, "deadletter.replay", queryTimeout, func(ctx context.Context) error {
-		return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
-			q := dbgen.New(tx)
-			if at, err = q.TriggerConnector(ctx, dbgen.TriggerConnectorParams{ID: connectorID}); err != nil {
-				return err
-			}
-			_, err = q.ForgetTokens(ctx, p)
-			return err
-		})
-	})
+	at, err := deadline.Get(ctx, "deadletter.replay", queryTimeout,
+		func(ctx context.Context) (time.Time, error) { return fetch(ctx, connectorID, sourceIDs) })
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return at, ErrGone
@@ -87,5 +79,5 @@ func Replay(ctx context.Context, pool *pgxpool.Pool, connectorID int32, letters 
 	case err != nil:
 		return at, fmt.Errorf("replay for connector %d: %w", connectorID, err)
 	}
-	return at, err
+	return at, nil
 }

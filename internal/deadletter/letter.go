@@ -17,6 +17,7 @@ import (
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/contract/wire"
 )
 
 const (
@@ -67,20 +68,20 @@ func Read(raw *jetstream.RawStreamMsg) (Letter, Content) {
 		Number:     number[int64](header.Get(topology.HeaderNumber)),
 		CutFrom:    number[int](header.Get(topology.HeaderCutFrom)),
 	}
-	if at, err := time.Parse(time.RFC3339Nano, header.Get(topology.HeaderFirstAt)); err == nil {
+	if at, err := time.Parse(time.RFC3339Nano, header.Get(topology.HeaderFirstAt)); err == nil && isYear(at.UTC().Year()) {
 		l.FirstAt = &at
 	}
 	switch {
 	case strings.HasPrefix(l.Subject, syncPrefix):
 		m := &internalpb.ConnectorSyncRequest{}
-		if err := proto.Unmarshal(raw.Data, m); err != nil {
+		if err := wire.Unmarshal(raw.Data, m); err != nil {
 			return l, Content{Problem: fmt.Errorf("not a ConnectorSyncRequest: %w", err)}
 		}
 		l.says(m.ConnectorId, m.ChunkingSession)
 		return l, Content{Message: m}
 	case l.Subject == topology.DocumentSubject:
 		m := &internalpb.DocumentProcessRequest{}
-		if err := proto.Unmarshal(raw.Data, m); err != nil {
+		if err := wire.Unmarshal(raw.Data, m); err != nil {
 			return l, Content{Problem: fmt.Errorf("not a DocumentProcessRequest: %w", err)}
 		}
 		l.says(m.ConnectorId, m.ChunkingSession)
@@ -95,6 +96,9 @@ func Read(raw *jetstream.RawStreamMsg) (Letter, Content) {
 	}
 	return l, Content{Problem: fmt.Errorf("nothing is known of what %s carries", l.Subject)}
 }
+
+// isYear says whether JSON has such years.
+func isYear(year int) bool { return year >= 0 && year <= 9999 }
 
 // says takes over what the message itself says, where it makes sense.
 func (l *Letter) says(connectorID int32, session string) {

@@ -1,0 +1,14 @@
+-- name: RunOwners :many
+-- Whose run a session is, where a dead letter itself does not say.
+SELECT id, connector_id FROM api.runs WHERE id = ANY(@sessions::uuid[]);
+
+-- name: LetterDocument :one
+-- What has become of the document of a dead letter since.
+SELECT status, error, updated_at FROM api.documents WHERE connector_id = @connector_id AND source_id = @source_id;
+
+-- name: ReplayLetter :one
+-- No row where there is no such connector.
+SELECT t.at::timestamptz AS at FROM api.replay_letter(@letter::bigint, @subject::text, @connector_id::integer, @source_ids::text[]) t(at) WHERE t.at IS NOT NULL;
+
+-- name: NoteDrop :exec
+SELECT api.drop_letter(@letter::bigint, @subject::text, @connector_id::integer, @source_ids::text[]);
