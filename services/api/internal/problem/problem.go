@@ -166,6 +166,13 @@ func ManySearches() *Problem {
 	return p
 }
 
+// ManyChains is of a change of a chain that waited in vain for others.
+func ManyChains() *Problem {
+	p := Conflict("Others change what runs after what just now, and nothing was changed.", "Try again after Retry-After.")
+	p.retryAfter = 2
+	return p
+}
+
 // ManyWatchers is of a stream of events where as many are open as may be.
 func ManyWatchers(detail, fix string) *Problem {
 	p := kind("unavailable", "Not available now", 503, detail, fix)
