@@ -53,6 +53,7 @@ type API struct {
 	places    places
 	limiter   *limiter
 	strangers strangers
+	badges    *badgesFound
 	chains    *share
 	proxies   proxies
 	streams   *streams
@@ -109,7 +110,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		return nil, err
 	}
 	a := &API{
-		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
+		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), badges: newBadgesFound(cfg.Rate, cfg.Burst), proxies: trusted,
 		chains: newShare(1, problem.ManyChains), searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newShare(int(max(1, cfg.DatabaseMaxConns/2)), problem.ManySearches),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
