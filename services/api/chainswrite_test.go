@@ -175,10 +175,10 @@ func TestChangesOfChainsThatWaitForTheirTurnHoldOneConnectionAndOthersAreAnswere
 	waiting := func() int {
 		return one[int](w, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE NOT l.granted AND d.datname = current_database() AND l.locktype = 'advisory'`)
 	}
-	require.Eventually(t, func() bool { return waiting() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting() > 0 }, time.Minute, time.Millisecond)
 	for range 50 {
-		looks.get("/me")
 		require.LessOrEqual(t, waiting(), 1)
+		looks.get("/me")
 	}
 	for range cap(changed) / 2 { // who waits in vain is told so: as many as that do, whoever holds the turn
 		r := <-changed
