@@ -110,7 +110,7 @@ func TestABadgeIsAuditedWithoutItsSecretAndARepeatedRequestMakesNoOther(t *testi
 // madeUp is the path of a badge that there is not.
 func madeUp() string { return "/badge/" + rand.Text() + ".svg" }
 
-func TestLinksOfBadgesAreNotGuessedFastAndWhatIsKnownIsShownMeanwhile(t *testing.T) {
+func TestWhoGuessesLinksOfBadgesIsHeldUpAndNobodyWhoSignsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.001, 3 })
 	for range 3 {
