@@ -37,7 +37,7 @@ const (
 	// statementTimeout bounds each of its statements, lockTimeout each wait for a row.
 	statementTimeout = 5 * time.Second
 	lockTimeout      = 2 * time.Second
-	// chainTurnTimeout bounds the wait of a change of chains for those of others, chainRowTimeout its waits for rows then.
+	// chainTurnTimeout bounds the wait of a change of chains for those of other replicas and programs, chainRowTimeout its waits for rows then.
 	chainTurnTimeout = 4 * time.Second
 	chainRowTimeout  = 500 * time.Millisecond
 	// maxBody is a configuration of 64 KiB with every character escaped, and the rest.
@@ -53,13 +53,14 @@ type API struct {
 	places    places
 	limiter   *limiter
 	strangers strangers
-	chaining  *chaining
+	badges    *badgesFound
+	chains    *share
 	proxies   proxies
 	streams   *streams
 	feed      *feed
 	watchers  *watchers
 	searcher  *search.Searcher
-	searches  *searchPlaces
+	searches  *share
 	ways      *signin.Ways
 	// crossOrigin tells requests that another site has a browser make.
 	crossOrigin *http.CrossOriginProtection
@@ -109,9 +110,8 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		return nil, err
 	}
 	a := &API{
-		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), proxies: trusted,
-		chaining: &chaining{each: map[int32]*chainer{}},
-		searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newSearchPlaces(int(max(1, cfg.DatabaseMaxConns/2))),
+		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), badges: newBadgesFound(cfg.Rate, cfg.Burst), proxies: trusted,
+		chains: newShare(1, problem.ManyChains), searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newShare(int(max(1, cfg.DatabaseMaxConns/2)), problem.ManySearches),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	a.feed, a.watchers = newFeed(a.streams), newWatchers(cfg.MaxWatchers, a.metrics.watchers)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -72,37 +73,47 @@ func (a *API) revokeBadge(ctx context.Context, in *OnceByID) (*BadgeEnded, error
 	return out, err
 }
 
-// badgeAge is how long a browser shows a badge without asking again.
+// badgeAge is how long a browser shows a badge without asking again, or that there is none: a badge that is made has a link that nobody has asked for.
 const badgeAge = time.Minute
 
-// badge answers everybody who has the link of one. Links that are tried in vain are held up as tokens are.
+// badge answers everybody who has the link of one.
 func (a *API) badge(w http.ResponseWriter, r *http.Request) {
-	secret, isSVG := strings.CutSuffix(r.PathValue("file"), ".svg")
-	if !isSVG || len(secret) != len(rand.Text()) {
-		a.refuse(w, r, problem.NotFound("badge"))
-		return
-	}
-	if wait := a.strangers.take(r.RemoteAddr, time.Now()); wait > 0 {
-		a.refuse(w, r, problem.TooMany(int(wait/time.Second)+1))
-		return
-	}
-	sum := sha256.Sum256([]byte(secret))
-	of, err := deadline.Get(r.Context(), "api.badge", queryTimeout, func(ctx context.Context) (dbgen.BadgeRow, error) {
-		return dbgen.New(a.pool).Badge(ctx, sum[:])
-	})
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		a.refuse(w, r, problem.NotFound("badge"))
-		return
-	case err != nil:
+	image, err := a.badgeAt(r)
+	if err != nil {
 		a.refuse(w, r, a.failed(r.Context(), err))
 		return
 	}
-	a.strangers.give(r.RemoteAddr, time.Now())
-	w.Header().Set("Content-Type", "image/svg+xml")
 	w.Header().Set("Cache-Control", fmt.Sprintf("max-age=%d", badgeAge/time.Second))
+	if image == nil {
+		a.refuse(w, r, problem.NotFound("badge"))
+		return
+	}
+	w.Header().Set("Content-Type", "image/svg+xml")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_ = badgeImage.Execute(w, drawn(of))
+	_, _ = w.Write(image)
+}
+
+// badgeAt is the image at a link; nil: there is none.
+func (a *API) badgeAt(r *http.Request) ([]byte, error) {
+	secret, isSVG := strings.CutSuffix(r.PathValue("file"), ".svg")
+	if !isSVG || len(secret) != len(rand.Text()) {
+		return nil, nil
+	}
+	link := sha256.Sum256([]byte(secret))
+	return a.badges.of(r.Context(), link, r.RemoteAddr, time.Now(), func(ctx context.Context) ([]byte, error) {
+		of, err := deadline.Get(ctx, "api.badge", queryTimeout, func(ctx context.Context) (dbgen.BadgeRow, error) {
+			return dbgen.New(a.pool).Badge(ctx, link[:])
+		})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var image bytes.Buffer
+		err = badgeImage.Execute(&image, drawn(of))
+		return image.Bytes(), err
+	})
 }
 
 // drawnBadge is what is drawn: lengths in units of the image.

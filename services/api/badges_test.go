@@ -1,10 +1,10 @@
 package api_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,16 +31,15 @@ func TestABadgeSaysToEverybodyWhoHasItsLinkHowFreshAConnectorIs(t *testing.T) {
 	w := newWorld(t)
 	me := w.as(7, identity.User)
 	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, fresh_within_minutes) VALUES ('<the board>', 'web', 7, 60) RETURNING id`)
-	made := me.do("POST", fmt.Sprintf("/connectors/%d/badge", id), nil)
-	require.Equal(t, http.StatusCreated, made.status)
-	path := made.body["path"].(string)
 	for _, c := range []struct{ synced, says string }{
 		{"NULL", "synced: never"},
 		{"clock_timestamp() - interval '5 minutes'", "synced: 5m ago"},
 		{"clock_timestamp() - interval '5 hours'", "synced: late: 5h ago"},
 	} {
 		movestest.Force(t, w.conn, `UPDATE connectors SET last_sync_at = `+c.synced+`, synced_version = config_version`)
-		status, text, header := w.badge(path)
+		made := me.do("POST", fmt.Sprintf("/connectors/%d/badge", id), nil)
+		require.Equal(t, http.StatusCreated, made.status)
+		status, text, header := w.badge(made.body["path"].(string))
 		require.Equal(t, http.StatusOK, status)
 		require.Contains(t, text, c.says)
 		require.NotContains(t, text, "board")
@@ -57,25 +56,27 @@ func TestABadgesLinkEndsWithTheNextOneWhenItIsRevokedAndWhenItsConnectorIsAnothe
 	link := func() string {
 		return me.do("POST", fmt.Sprintf("/connectors/%d/badge", id), nil).body["path"].(string)
 	}
-	is := func(path string, want int) {
+	is := func(path string, want int) { // of a link that nobody has asked for: what was found of one is kept for a while
 		t.Helper()
-		status, _, _ := w.badge(path)
-		require.Equal(t, want, status)
+		status, _, header := w.badge(path)
+		require.Equal(t, []any{want, "max-age=60"}, []any{status, header.Get("Cache-Control")})
 	}
-	first := link()
-	is(first, 200)
-	second := link()
+	first, second := link(), link()
 	is(first, 404)
 	is(second, 200)
+	third := link()
 	require.Equal(t, 200, me.do("POST", fmt.Sprintf("/connectors/%d/badge/revoke", id), nil).status)
-	is(second, 404)
+	is(third, 404)
 	require.Equal(t, 200, me.do("POST", fmt.Sprintf("/connectors/%d/badge/revoke", id), nil).status, "there is none")
 
 	given := link()
 	w.exec(`UPDATE connectors SET user_id = 8`)
 	is(given, 404)
 	w.exec(`UPDATE connectors SET user_id = 7`)
-	is(given, 404)
+	back := link()
+	w.exec(`UPDATE connectors SET user_id = 8`)
+	w.exec(`UPDATE connectors SET user_id = 7`)
+	is(back, 404)
 
 	gone := link()
 	w.exec(`DELETE FROM connectors`)
@@ -106,16 +107,81 @@ func TestABadgeIsAuditedWithoutItsSecretAndARepeatedRequestMakesNoOther(t *testi
 	require.Zero(t, one[int64](w, `SELECT count(*) FROM audit WHERE after::text LIKE '%secret%'`))
 }
 
-func TestLinksOfBadgesAreNotGuessedFast(t *testing.T) {
+// madeUp is the path of a badge that there is not.
+func madeUp() string { return "/badge/" + rand.Text() + ".svg" }
+
+func TestWhoGuessesLinksOfBadgesIsHeldUpAndNobodyWhoSignsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.001, 3 })
 	for range 3 {
-		status, _, _ := w.badge("/badge/" + strings.Repeat("A", 26) + ".svg")
+		status, _, _ := w.badge(madeUp())
 		require.Equal(t, http.StatusNotFound, status)
 	}
-	status, _, header := w.badge("/badge/" + strings.Repeat("A", 26) + ".svg")
-	require.Equal(t, http.StatusTooManyRequests, status)
+	status, _, header := w.badge(madeUp())
+	require.Equal(t, []any{http.StatusTooManyRequests, "no-store"}, []any{status, header.Get("Cache-Control")})
 	wait, err := time.ParseDuration(header.Get("Retry-After") + "s")
 	require.NoError(t, err)
 	require.Positive(t, wait)
+	status, _, _ = w.badge("/badge/short.svg")
+	require.Equal(t, http.StatusNotFound, status, "which asks Postgres nothing")
+	w.as(7, identity.User).get("/me") // who signs in is not held up
+}
+
+func TestWhoTriesTokensKeepsNobodyFromBadges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.001, 3 })
+	w.usedUp()
+	status, _, _ := w.badge(madeUp())
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+func TestAPageOfManyReadersWithALiveBadgeAndARevokedOneIsAnsweredFromMemory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.1, 20 })
+	me := w.as(7, identity.User)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)
+	link := func() string {
+		return me.do("POST", fmt.Sprintf("/connectors/%d/badge", id), nil).body["path"].(string)
+	}
+	ended, live := link(), link()
+	for range 30 {
+		for path, want := range map[string]int{ended: 404, live: 200} {
+			status, _, _ := w.badge(path)
+			require.Equal(t, want, status)
+		}
+	}
+	w.as(8, identity.User).get("/me")
+}
+
+// Postgres is slow for who looks at a badge, as while a migration has the table.
+func TestBadgesThatWaitHoldOneConnectionAndKeepNobodyFromSigningIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.001, 20 }) // with four connections
+	others := []caller{w.as(7, identity.User), w.as(8, identity.User), w.as(9, identity.User)}
+	w.exec(`BEGIN`)
+	w.exec(`LOCK TABLE badges IN ACCESS EXCLUSIVE MODE`)
+	paths := []string{madeUp(), madeUp(), madeUp(), madeUp(), madeUp()}
+	answered := make(chan int, 40)
+	for n := range cap(answered) { // twice as many as may be tried, but five links
+		go func() {
+			status, _, _ := w.badge(paths[n%len(paths)])
+			answered <- status
+		}()
+	}
+	waiting := func() int {
+		return one[int](w, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE NOT l.granted AND d.datname = current_database() AND l.relation = 'badges'::regclass`)
+	}
+	require.Eventually(t, func() bool { return waiting() > 0 }, time.Minute, time.Millisecond)
+	for range 50 {
+		require.LessOrEqual(t, waiting(), 1)
+	}
+	for _, other := range others {
+		other.get("/me")
+		require.LessOrEqual(t, waiting(), 1)
+	}
+	w.exec(`ROLLBACK`)
+	for range cap(answered) {
+		require.Contains(t, []int{404, 409, 503}, <-answered, "it may have taken too long")
+	}
+	w.as(10, identity.User).get("/me")
 }

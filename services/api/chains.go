@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -51,7 +50,7 @@ func (s Settings) takeTurn(ctx context.Context, q *dbgen.Queries) error {
 	}
 	err := q.TakeTurnAtChains(ctx, chainTurnTimeout.String())
 	if postgres.Locked(err) {
-		return problem.Conflict("Others change what runs after what just now, and nothing was changed.", "Try again.")
+		return problem.ManyChains()
 	}
 	if err != nil {
 		return err
@@ -59,46 +58,12 @@ func (s Settings) takeTurn(ctx context.Context, q *dbgen.Queries) error {
 	return q.WaitForRows(ctx, chainRowTimeout.String())
 }
 
-// chaining has each user change one chain at a time: who sends many at once does not stand in line with all of them.
-type chaining struct {
-	mu   sync.Mutex
-	each map[int32]*chainer
-}
-
-// chainer is a user whose changes are under way or wait; turn is full while one of them is.
-type chainer struct {
-	turn  chan struct{}
-	count int
-}
-
-// enter waits for the user's other changes of chains, if it is one. It returns the cause of ctx's end.
-func (c *chaining) enter(ctx context.Context, isChain bool) (leave func(), err error) {
-	if !isChain {
+// turnAtChains waits, without a connection, for the other changes of chains of this replica, if it is one: one of them at a time waits for those of others, or is made.
+func (a *API) turnAtChains(ctx context.Context, s Settings) (leave func(), err error) {
+	if !s.RunAfter.Given {
 		return func() {}, nil
 	}
-	user := requestOf(ctx).UserID
-	c.mu.Lock()
-	mine := c.each[user]
-	if mine == nil {
-		mine = &chainer{turn: make(chan struct{}, 1)}
-		c.each[user] = mine
-	}
-	mine.count++
-	c.mu.Unlock()
-	gone := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if mine.count--; mine.count == 0 {
-			delete(c.each, user)
-		}
-	}
-	select {
-	case mine.turn <- struct{}{}:
-		return func() { <-mine.turn; gone() }, nil
-	case <-ctx.Done():
-		gone()
-		return nil, context.Cause(ctx)
-	}
+	return a.chains.begin(ctx, requestOf(ctx).UserID)
 }
 
 // upstreams are those that the connector of a number is to run after.

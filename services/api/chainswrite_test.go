@@ -155,3 +155,39 @@ func TestWhoseChangesOfChainsWaitForARowKeepNobodyElseWaitingForLong(t *testing.
 	}
 	w.exec(`ROLLBACK`)
 }
+
+func TestChangesOfChainsThatWaitForTheirTurnHoldOneConnectionAndOthersAreAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t) // with four connections
+	first, looks := w.connector(99, "org"), w.as(50, identity.User)
+	looks.get("/me")
+	var users []caller
+	var paths []string
+	for user := range int32(6) {
+		users, paths = append(users, w.as(10+user, identity.User)), append(paths, fmt.Sprintf("/connectors/%d", w.connector(10+user, "user")))
+	}
+	w.exec(`BEGIN`)
+	w.exec(`SELECT pg_advisory_xact_lock(hashtext('echomind.run_after'))`)
+	changed := make(chan reply, 2*len(users))
+	for n := range cap(changed) {
+		go func() { changed <- users[n/2].do("PATCH", paths[n/2], after(first), "If-Match", "*") }()
+	}
+	waiting := func() int {
+		return one[int](w, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE NOT l.granted AND d.datname = current_database() AND l.locktype = 'advisory'`)
+	}
+	require.Eventually(t, func() bool { return waiting() > 0 }, time.Minute, time.Millisecond)
+	for range 50 {
+		require.LessOrEqual(t, waiting(), 1)
+		looks.get("/me")
+	}
+	for range cap(changed) / 2 { // who waits in vain is told so: as many as that do, whoever holds the turn
+		r := <-changed
+		looks.refused(409, "conflict", r)
+		require.NotEmpty(t, r.header.Get("Retry-After"))
+	}
+	w.exec(`ROLLBACK`)
+	for range cap(changed) / 2 {
+		require.Contains(t, []int{200, 409}, (<-changed).status)
+	}
+	require.Equal(t, 200, looks.do("PATCH", fmt.Sprintf("/connectors/%d", w.connector(50, "user")), after(first), "If-Match", "*").status)
+}

@@ -170,7 +170,7 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 		Overlap: "skip", CatchUp: "latest", CatchUpMost: 10, CalendarUse: slots.Exclude, MaxRetries: 5, DeletionGuard: true, By: &by,
 	}
 	in.Body.apply(&p, requestOf(ctx).Who)
-	leave, err := a.chaining.enter(ctx, in.Body.RunAfter.Given)
+	leave, err := a.turnAtChains(ctx, in.Body.Settings)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ type UpdateConnector struct {
 }
 
 func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *OneConnector, err error) {
-	leave, err := a.chaining.enter(ctx, in.Body.RunAfter.Given)
+	leave, err := a.turnAtChains(ctx, in.Body.Settings)
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func Gone() *Problem {
 
 // TooMany is of a token that asks too often.
 func TooMany(retryAfter int) *Problem {
-	p := kind("too-many-requests", "Too many requests", 429, "This token, or the address it comes from with tokens that are not known, asks more often than it may.", "Wait as long as Retry-After says.")
+	p := kind("too-many-requests", "Too many requests", 429, "This token, or the address that this comes from with tokens that are not known, or for badges, asks more often than it may.", "Wait as long as Retry-After says.")
 	p.retryAfter = retryAfter
 	return p
 }
@@ -162,6 +162,20 @@ func IndexAway(cause error) *Problem {
 // ManySearches is of a search that waited in vain for others.
 func ManySearches() *Problem {
 	p := kind("unavailable", "Not available now", 503, "Too many searches are under way.", "Try again after Retry-After, one search at a time.")
+	p.retryAfter = 2
+	return p
+}
+
+// ManyChains is of a change of a chain that waited in vain for others.
+func ManyChains() *Problem {
+	p := Conflict("Others change what runs after what just now, and nothing was changed.", "Try again after Retry-After.")
+	p.retryAfter = 2
+	return p
+}
+
+// ManyBadges is of a badge that waited in vain for others.
+func ManyBadges() *Problem {
+	p := kind("unavailable", "Not available now", 503, "Too many badges are asked for.", "Try again after Retry-After.")
 	p.retryAfter = 2
 	return p
 }
