@@ -54,14 +54,15 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 	if err := a.watchers.enter(lasting, requestOf(ctx).UserID); err != nil {
 		return nil, err
 	}
-	newest, err := a.feed.ready(ctx)
+	w := watcher{api: a, at: positionOf(in.LastEventID), beat: time.Now()}
+	var err error
+	if in.LastEventID != "" {
+		err = a.feed.goesOn(ctx, w.at)
+	} else {
+		w.at, err = a.feed.end(ctx)
+	}
 	if err != nil {
 		return nil, problem.EventsAway(err)
-	}
-	w := watcher{api: a, at: newest, beat: time.Now()}
-	if in.LastEventID != "" {
-		w.at = positionOf(in.LastEventID)
-		a.feed.lookBehind(ctx, w.at)
 	}
 	for _, id := range in.Connectors {
 		number := int32(id)
