@@ -46,14 +46,22 @@ func positionOf(text string) (p position) {
 	return p
 }
 
+// subject is what an event is of: a connector, or that one is deleted.
+type subject struct {
+	connector int32
+	isGone    bool
+}
+
+// seenSince is what somebody sees, and since when; nil: since ever.
+type seenSince map[subject]*time.Time
+
 // told is a message of the stream as it is told to everybody.
 type told struct {
 	position
-	connector int32
+	subject
 	// since is from when on somebody must see its connector to be told: when it happened, or when the run began that it ended.
-	since  time.Time
-	isRun  bool
-	isGone bool // its connector is deleted
+	since time.Time
+	isRun bool
 	// text is empty where it is no event that is known here.
 	text []byte
 }
@@ -206,7 +214,7 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 		one := told{position: position{seq: e.Seq, stored: e.Stored.UnixNano()}}
 		if e.Event != nil {
 			if text, err := e.JSON(); err == nil { // else it is of no type that can be named
-				one.connector, one.since, one.isRun, one.isGone, one.text = e.ConnectorID(), e.Time, e.Run != nil, e.IsDeletion(), text
+				one.subject, one.since, one.isRun, one.text = subject{e.ConnectorID(), e.IsDeletion()}, e.Time, e.Run != nil, text
 			}
 			if began := e.Run.GetStartedAt(); began != nil {
 				one.since = began.AsTime()
@@ -271,12 +279,12 @@ type sightOf struct {
 
 type sight struct {
 	once  sync.Once
-	since map[int32]*time.Time
+	since seenSince
 	err   error
 }
 
 // sight is what was found out of these events; ask finds out, once. It is forgotten with the next look.
-func (f *feed) sight(of sightOf, ask func() (map[int32]*time.Time, error)) (map[int32]*time.Time, error) {
+func (f *feed) sight(of sightOf, ask func() (seenSince, error)) (seenSince, error) {
 	f.mu.Lock()
 	if f.seen == nil || len(f.seen) >= mostSights {
 		f.seen = map[sightOf]*sight{}
