@@ -77,10 +77,10 @@ type feed struct {
 	away   error     // why the last look has not come to the end of the stream; at first: nobody has looked
 	from   position  // all messages behind it, up to newest, are in kept
 	newest position
-	// isBegun: what is kept begins anew, and is not yet all that the stream had then. Nobody is told of it: newest would be a place of before.
-	isBegun bool
-	kept    []told
-	seen    map[sightOf]*sight
+	// isFilling: what is kept begins anew, and is not yet all that the stream had then. Nobody is told of it: newest would be a place of before.
+	isFilling bool
+	kept      []told
+	seen      map[sightOf]*sight
 }
 
 func newFeed(s *streams) *feed {
@@ -187,7 +187,7 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.isBegun = false
+	f.isFilling = false
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (f *feed) begin(depth broker.Depth, hasLost bool) position {
 	}
 	if hasLost || f.newest.made != made || f.newest.seq > depth.LastSeq || f.newest.seq < oldest {
 		f.from = position{made: made, seq: min(oldest, depth.LastSeq)}
-		f.newest, f.kept, f.isBegun = f.from, nil, true
+		f.newest, f.kept, f.isFilling = f.from, nil, true
 	}
 	return f.newest
 }
@@ -249,7 +249,7 @@ func (f *feed) position() position {
 func (f *feed) behind(at position) (some []told, next position, isWhole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.isBegun {
+	if f.isFilling {
 		return nil, at, true
 	}
 	i, is := slices.BinarySearchFunc(f.kept, at.seq, func(t told, seq uint64) int { return cmp.Compare(t.seq, seq) })

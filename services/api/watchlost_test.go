@@ -50,11 +50,11 @@ func TestAfterAResetNothingOfBeforeIsTold(t *testing.T) {
 	server := testkit.NATS(t)
 	b := newBroadcastAt(t, server.URL())
 	me, id := b.as(7, identity.User), b.connector(7, "user")
-	b.tellsMany(id, 4000)
 	var all []*stream
-	for range 8 {
+	for range 6 {
 		all = append(all, me.watch(""))
 	}
+	b.tellsMany(id, 2000)
 	require.NoError(t, server.RestartAsKilled(topology.EventStream, func() error {
 		last := b.tells(id)
 		for _, s := range all {
@@ -79,7 +79,7 @@ func TestWhoBeginsFromNowOnIsToldNothingOfBefore(t *testing.T) {
 	b := newBroadcast(t)
 	me, id := b.as(7, identity.User), b.connector(7, "user")
 	me.watch("").close()
-	b.tellsMany(id, 2000)
+	b.tellsMany(id, 1000)
 	streams := make(chan *stream, 4)
 	for range cap(streams) {
 		go func() { streams <- me.watch("") }()
