@@ -866,6 +866,16 @@ WHERE api.is_superadmin()
     OR (api.sees(a.type, a.owner_id, a.scope, a.scope_id) AND (a.was_scope IS NULL OR api.sees(a.was_type, a.was_owner_id, a.was_scope, a.was_scope_id))
         AND api.sees_connector(a.connector_id));
 
+-- Whether somebody saw a connector that is deleted, as it was at last.
+-- +goose StatementBegin
+CREATE FUNCTION api.saw_deleted(connector integer) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    RETURN coalesce((SELECT api.sees(a.type, a.owner_id, a.scope, a.scope_id) FROM audit a
+        WHERE a.connector_id = connector AND a.action = 'connectors.delete' ORDER BY a.id DESC LIMIT 1), false);
+END $$;
+-- +goose StatementEnd
+
 -- A number for each role, so that the lesser of two is found.
 -- +goose StatementBegin
 CREATE FUNCTION api.rank(role text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT array_position(ARRAY['user', 'admin', 'superadmin'], role) $$;

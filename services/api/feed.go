@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -47,14 +46,22 @@ func positionOf(text string) (p position) {
 	return p
 }
 
+// subject is what an event is of: a connector, or that one is deleted.
+type subject struct {
+	connector int32
+	isGone    bool
+}
+
+// seenSince is what somebody sees, and since when; nil: since ever.
+type seenSince map[subject]*time.Time
+
 // told is a message of the stream as it is told to everybody.
 type told struct {
 	position
-	connector int32
+	subject
 	// since is from when on somebody must see its connector to be told: when it happened, or when the run began that it ended.
-	since  time.Time
-	isRun  bool
-	isGone bool // its connector is deleted
+	since time.Time
+	isRun bool
 	// text is empty where it is no event that is known here.
 	text []byte
 }
@@ -62,56 +69,88 @@ type told struct {
 // feed has the newest events, for everybody who watches. Whoever waits for more looks for all.
 type feed struct {
 	streams *streams
-	looking sync.Mutex
-	looked  time.Time // when the last look was over; held by looking
-	began   time.Time // when it had begun
+	looking chan struct{} // whoever looks has its place
+	began   time.Time     // when the last look began; held by looking
 
 	mu     sync.Mutex
-	away   error    // why the last look has read nothing; at first: nobody has looked
-	from   position // all messages behind it, up to newest, are in kept
+	looked time.Time // when the last look was over
+	away   error     // why the last look has not come to the end of the stream; at first: nobody has looked
+	from   position  // all messages behind it, up to newest, are in kept
 	newest position
-	kept   []told
-	seen   map[sightOf]*sight
+	// isFilling: what is kept begins anew, and is not yet all that the stream had then. Nobody is told of it: newest would be a place of before.
+	isFilling bool
+	kept      []told
+	seen      map[sightOf]*sight
 }
 
-func newFeed(s *streams) *feed { return &feed{streams: s, away: errAsking} }
+func newFeed(s *streams) *feed {
+	return &feed{streams: s, looking: make(chan struct{}, 1), away: errAsking}
+}
 
 // look reads what is new, unless somebody is at it, or has been within lookEvery. It is for all, and goes on where whoever began it goes.
 func (f *feed) look(ctx context.Context) {
-	if !f.looking.TryLock() {
+	select {
+	case f.looking <- struct{}{}:
+	default:
 		return
 	}
-	defer f.looking.Unlock()
-	if time.Since(f.looked) >= lookEvery {
+	defer func() { <-f.looking }()
+	if !f.isFresh() {
 		f.read(ctx)
 	}
 }
 
-// lookBehind is look for somebody who comes from a place that this replica has not read yet: another one has. Those who come at the same time wait for one look.
-func (f *feed) lookBehind(ctx context.Context, at position) {
+// end is the place behind everything that the stream has when somebody comes. Those who come at the same time wait for one look.
+func (f *feed) end(ctx context.Context) (position, error) {
 	came := time.Now()
-	f.looking.Lock()
-	defer f.looking.Unlock()
-	if newest := f.position(); at.made == newest.made && at.seq > newest.seq && f.began.Before(came) {
-		f.read(ctx)
+	select {
+	case f.looking <- struct{}{}:
+	case <-ctx.Done():
+		return position{}, ctx.Err()
 	}
+	defer func() { <-f.looking }()
+	if !f.began.After(came) {
+		for f.read(ctx) && ctx.Err() == nil { // a look is bounded, and may be one of several to the end
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newest, f.away
 }
 
-// read is within looking. That some of what is new was read is no failure: the next look reads on.
-func (f *feed) read(ctx context.Context) {
+// goesOn looks if it is not known what is behind a place: nobody has looked lately, or another replica is ahead.
+func (f *feed) goesOn(ctx context.Context, at position) error {
+	if f.isFresh() && f.has(at) {
+		return nil
+	}
+	_, err := f.end(ctx)
+	return err
+}
+
+func (f *feed) isFresh() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.looked) < lookEvery
+}
+
+func (f *feed) has(at position) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.away == nil && at.made == f.newest.made && at.seq <= f.newest.seq
+}
+
+// read is within looking. It says whether it has read some, and not all.
+func (f *feed) read(ctx context.Context) (isMore bool) {
 	before := f.position()
 	f.began = time.Now()
 	asked, err := f.streams.get(time.Now())
 	if err == nil {
 		err = deadline.Do(context.WithoutCancel(ctx), "api.events", lookTimeout, func(ctx context.Context) error { return f.readFrom(ctx, asked) })
 	}
-	if f.position() != before {
-		err = nil
-	}
-	f.looked = time.Now()
 	f.mu.Lock()
-	f.away, f.seen = err, nil
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	f.looked, f.away, f.seen = time.Now(), err, nil
+	return err != nil && f.newest != before
 }
 
 func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
@@ -119,15 +158,14 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 	if err != nil {
 		return err
 	}
-	at := f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
+	at := f.begin(depth, false)
 	if at.stored != 0 && at.seq >= depth.FirstSeq { // the last message that was read is asked for again
 		last, err := asked.Events(ctx, at.seq-1, at.seq)
 		if err != nil {
 			return err
 		}
 		if len(last) != 1 || last[0].Stored.UnixNano() != at.stored {
-			f.lose()
-			at = f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
+			at = f.begin(depth, true)
 		}
 	}
 	for at.seq < depth.LastSeq {
@@ -141,33 +179,30 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 				return err
 			}
 			if depth.Made.UnixNano() != at.made || depth.FirstSeq > at.seq+1 {
-				at = f.begin(position{made: depth.Made.UnixNano(), seq: depth.LastSeq}, depth.FirstSeq)
+				at = f.begin(depth, false)
 				continue
 			}
 		}
 		at = f.add(some, through)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isFilling = false
 	return nil
 }
 
-// lose forgets what is kept: whoever watches is told that something may be left out.
-func (f *feed) lose() {
+// begin is the place behind which to read. It leaves what is kept, if nothing joins on to it: the stream has lost its end, is another, or has lost or will have more between
+// than is kept. Whoever watches is then told that something may be left out.
+func (f *feed) begin(depth broker.Depth, hasLost bool) position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.newest = position{}
-}
-
-// begin is the place behind which to read. It leaves what is kept, if nothing joins on to it: the stream is another, or has lost or will have more between than is kept.
-func (f *feed) begin(end position, first uint64) position {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	oldest := max(first, 1) - 1
-	if end.seq > keptEvents {
-		oldest = max(oldest, end.seq-keptEvents)
+	made, oldest := depth.Made.UnixNano(), max(depth.FirstSeq, 1)-1
+	if depth.LastSeq > keptEvents {
+		oldest = max(oldest, depth.LastSeq-keptEvents)
 	}
-	if f.newest.made != end.made || f.newest.seq > end.seq || f.newest.seq < oldest {
-		f.from = position{made: end.made, seq: min(oldest, end.seq)}
-		f.newest, f.kept = f.from, nil
+	if hasLost || f.newest.made != made || f.newest.seq > depth.LastSeq || f.newest.seq < oldest {
+		f.from = position{made: made, seq: min(oldest, depth.LastSeq)}
+		f.newest, f.kept, f.isFilling = f.from, nil, true
 	}
 	return f.newest
 }
@@ -179,7 +214,7 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 		one := told{position: position{seq: e.Seq, stored: e.Stored.UnixNano()}}
 		if e.Event != nil {
 			if text, err := e.JSON(); err == nil { // else it is of no type that can be named
-				one.connector, one.since, one.isRun, one.isGone, one.text = e.ConnectorID(), e.Time, e.Run != nil, e.IsDeletion(), text
+				one.subject, one.since, one.isRun, one.text = subject{e.ConnectorID(), e.IsDeletion()}, e.Time, e.Run != nil, text
 			}
 			if began := e.Run.GetStartedAt(); began != nil {
 				one.since = began.AsTime()
@@ -204,34 +239,19 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 	return f.newest
 }
 
-// now is the newest place; err says why it is not known.
-func (f *feed) now() (p position, err error) {
+func (f *feed) position() position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.newest, f.away
-}
-
-func (f *feed) position() position {
-	p, _ := f.now()
-	return p
-}
-
-// ready is now, once it is known: where somebody is at the first look, it waits for that.
-func (f *feed) ready(ctx context.Context) (position, error) {
-	f.look(ctx)
-	newest, err := f.now()
-	if errors.Is(err, errAsking) {
-		f.looking.Lock()
-		f.looking.Unlock() //nolint:staticcheck // whoever had it has looked
-		newest, err = f.now()
-	}
-	return newest, err
+	return f.newest
 }
 
 // behind are up to so many messages behind a place, and the place behind them. Where they are not all there any more, isWhole is false, and the place is the newest.
 func (f *feed) behind(at position) (some []told, next position, isWhole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.isFilling {
+		return nil, at, true
+	}
 	i, is := slices.BinarySearchFunc(f.kept, at.seq, func(t told, seq uint64) int { return cmp.Compare(t.seq, seq) })
 	known := int64(0)
 	switch {
@@ -259,12 +279,12 @@ type sightOf struct {
 
 type sight struct {
 	once  sync.Once
-	since map[int32]*time.Time
+	since seenSince
 	err   error
 }
 
 // sight is what was found out of these events; ask finds out, once. It is forgotten with the next look.
-func (f *feed) sight(of sightOf, ask func() (map[int32]*time.Time, error)) (map[int32]*time.Time, error) {
+func (f *feed) sight(of sightOf, ask func() (seenSince, error)) (seenSince, error) {
 	f.mu.Lock()
 	if f.seen == nil || len(f.seen) >= mostSights {
 		f.seen = map[sightOf]*sight{}

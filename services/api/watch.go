@@ -44,7 +44,7 @@ func (a *API) watchRoutes() {
 
 // Watch is what to watch, and from where on.
 type Watch struct {
-	Connectors  []int64 `query:"connectors" maxItems:"100" nullable:"false" doc:"Of these alone, by number, separated by commas. Those that you do not see are left out; that one is deleted which you saw at the beginning is told."`
+	Connectors  []int64 `query:"connectors" maxItems:"100" nullable:"false" doc:"Of these alone, by number, separated by commas. Those that you do not see are left out."`
 	LastEventID string  `header:"Last-Event-ID" maxLength:"64" doc:"The id of the last event that you have seen. Left out: from now on."`
 }
 
@@ -54,14 +54,15 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 	if err := a.watchers.enter(lasting, requestOf(ctx).UserID); err != nil {
 		return nil, err
 	}
-	newest, err := a.feed.ready(ctx)
+	w := watcher{api: a, at: positionOf(in.LastEventID), beat: time.Now()}
+	var err error
+	if in.LastEventID != "" {
+		err = a.feed.goesOn(ctx, w.at)
+	} else {
+		w.at, err = a.feed.end(ctx)
+	}
 	if err != nil {
 		return nil, problem.EventsAway(err)
-	}
-	w := watcher{api: a, at: newest, beat: time.Now()}
-	if in.LastEventID != "" {
-		w.at = positionOf(in.LastEventID)
-		a.feed.lookBehind(ctx, w.at)
 	}
 	for _, id := range in.Connectors {
 		number := int32(id)
@@ -69,11 +70,6 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 			return nil, problem.Invalid("query.connectors", fmt.Sprintf("%d is no number of a connector; they are from 1 to 2147483647", id))
 		}
 		w.only = append(w.only, number)
-	}
-	if len(in.Connectors) > 0 {
-		if w.saw, err = a.seenOf(ctx, w.only); err != nil {
-			return nil, err
-		}
 	}
 	lasting = context.WithValue(lasting, requestKey, requestOf(ctx))
 	return &huma.StreamResponse{Body: func(to huma.Context) {
@@ -89,9 +85,8 @@ type watcher struct {
 	api  *API
 	out  http.ResponseWriter
 	at   position
-	only []int32              // nil = every connector
-	saw  map[int32]*time.Time // those of only that were seen at the beginning
-	beat time.Time            // when something was sent last
+	only []int32   // nil = every connector
+	beat time.Time // when something was sent last
 }
 
 // tell goes on until whoever watches goes, does not read, or the stream's time is over.
@@ -160,46 +155,41 @@ func (w *watcher) names(e told) bool {
 	return len(e.text) > 0 && (w.only == nil || slices.Contains(w.only, e.connector))
 }
 
-func (w *watcher) isFor(e told, seen map[int32]*time.Time) bool {
-	if !w.names(e) {
-		return false
-	}
-	since, is := seen[e.connector]
-	if !is && e.isGone {
-		since, is = w.saw[e.connector]
-	}
-	return is && (since == nil || !e.since.Before(*since))
+func (w *watcher) isFor(e told, seen seenSince) bool {
+	since, is := seen[e.subject]
+	return w.names(e) && is && (since == nil || !e.since.Before(*since))
 }
 
-// seen are the connectors of events that are seen, and since when. It is asked of all of them, so that the answer is every stream's of the same viewer.
-func (w *watcher) seen(ctx context.Context, some []told, next position) (map[int32]*time.Time, error) {
+// seen is what is seen of events. It is asked of all of them, so that the answer is every stream's of the same viewer.
+func (w *watcher) seen(ctx context.Context, some []told, next position) (seenSince, error) {
 	if !slices.ContainsFunc(some, w.names) {
 		return nil, nil
 	}
 	who := served(requestOf(ctx))
 	viewer := fmt.Sprint(requestOf(ctx).UserID, " ", requestOf(ctx).Role, " ", who.Groups)
-	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (map[int32]*time.Time, error) {
-		ids := make([]int32, 0, len(some))
+	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (seenSince, error) {
+		var of dbgen.EventsSeenOfParams
 		for _, e := range some {
-			if len(e.text) > 0 {
-				ids = append(ids, e.connector)
+			switch {
+			case len(e.text) == 0:
+			case e.isGone:
+				of.Gone = append(of.Gone, e.connector)
+			default:
+				of.Ids = append(of.Ids, e.connector)
 			}
 		}
-		slices.Sort(ids)
-		return w.api.seenOf(ctx, slices.Compact(ids))
+		slices.Sort(of.Ids)
+		of.Ids = slices.Compact(of.Ids)
+		since := seenSince{}
+		err := w.api.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+			rows, err := q.EventsSeenOf(ctx, of)
+			for _, r := range rows {
+				since[subject{r.ID, r.IsGone}] = r.Since
+			}
+			return err
+		})
+		return since, err
 	})
-}
-
-func (a *API) seenOf(ctx context.Context, ids []int32) (map[int32]*time.Time, error) {
-	since := map[int32]*time.Time{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		rows, err := q.EventsSeenOf(ctx, ids)
-		for _, r := range rows {
-			since[r.ID] = r.Since
-		}
-		return err
-	})
-	return since, err
 }
 
 // alive tells the place, if nothing was told for long: so that whoever comes back does not begin far behind, and a proxy does not take it for dead.

@@ -256,23 +256,32 @@ func TestWhatAConnectorDidBeforeItsHandoverIsToldToNobodyNew(t *testing.T) {
 	require.Len(t, super.watch("", "Last-Event-ID", s.last).until(later), 1)
 }
 
-func TestThatAConnectorIsDeletedIsToldToWhoHasNamedIt(t *testing.T) {
+func TestThatAConnectorIsDeletedIsToldToWhoSawItThen(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)
-	mine, others, open := b.connector(7, "user"), b.connector(8, "user"), b.connector(8, "org")
-	me := b.as(7, identity.User)
-	s := me.watch(fmt.Sprintf("?connectors=%d,%d,%d", mine, others, open))
-	super := b.as(1, identity.Superadmin).watch("")
+	mine, given, others, open := b.connector(7, "user"), b.connector(7, "user"), b.connector(8, "user"), b.connector(8, "org")
+	b.tells(mine)
+	all := []int32{mine, given, others}
+	me, query := b.as(7, identity.User), fmt.Sprintf("?connectors=%d,%d,%d,%d", mine, given, others, open)
+	over := me.watch(query)
+	over.until(b.tells(open))
+	over.close()
+	before := []*stream{me.watch(""), me.watch(query), b.as(8, identity.User).watch(""), b.as(1, identity.Superadmin).watch("")}
+	b.exec(`UPDATE connectors SET user_id = 8 WHERE id = $1`, given)
 	b.exec(`DELETE FROM connectors WHERE id <> $1`, open)
+	goesOn := me.watch(query, "Last-Event-ID", over.last)
 	var gone []string
-	for _, id := range []int32{mine, others} {
+	for _, id := range all {
 		e := events.Event{ID: uuid.NewString(), Time: time.Now(), Connector: &publicpb.ConnectorEvent{ConnectorId: id, Type: "web", Was: publicpb.ConnectorStatus_CONNECTOR_STATUS_ACTIVE}}
 		b.publish(e)
 		gone = append(gone, "connector"+e.ID)
 	}
 	last := b.tells(open)
-	require.Equal(t, gone[:1], s.until(last))
-	require.Equal(t, gone, super.until(last))
+	for i, want := range [][]string{gone[:1], gone[:1], gone[1:], gone} {
+		require.Equal(t, want, before[i].until(last))
+	}
+	require.Equal(t, gone[:1], goesOn.until(last))
+	require.Equal(t, gone[:1], me.watch(query, "Last-Event-ID", over.last).until(last))
 }
 
 func TestAStreamOfOneConnectorTellsNothingOfAnother(t *testing.T) {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,68 @@ func TestWhereTheBrokerHasLostItsLastEventsWhoWatchesIsToldToBeginAnew(t *testin
 	require.Equal(t, "reset", again.next().kind)
 	require.NotEmpty(t, last)
 	again.until(b.tells(id))
+}
+
+func TestAfterAResetNothingOfBeforeIsTold(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	b := newBroadcastAt(t, server.URL())
+	me, id := b.as(7, identity.User), b.connector(7, "user")
+	var all []*stream
+	for range 6 {
+		all = append(all, me.watch(""))
+	}
+	b.tellsMany(id, 2000)
+	require.NoError(t, server.RestartAsKilled(topology.EventStream, func() error {
+		last := b.tells(id)
+		for _, s := range all {
+			s.until(last)
+		}
+		return nil
+	}))
+	want := []string{b.tells(id), b.tells(id)} // the first has the number of the one that is lost
+	for _, s := range all {
+		require.Equal(t, "reset", s.next().kind)
+	}
+	last := b.tells(id)
+	for _, s := range all {
+		for _, e := range s.until(last) {
+			require.Contains(t, want, strings.TrimPrefix(e, "run"))
+		}
+	}
+}
+
+func TestWhoBeginsFromNowOnIsToldNothingOfBefore(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(7, identity.User), b.connector(7, "user")
+	me.watch("").close()
+	b.tellsMany(id, 1000)
+	streams := make(chan *stream, 4)
+	for range cap(streams) {
+		go func() { streams <- me.watch("") }()
+	}
+	all := []*stream{<-streams, <-streams, <-streams, <-streams}
+	last := b.tells(id)
+	for _, s := range all {
+		require.Empty(t, s.until(last))
+	}
+}
+
+// tellsMany publishes so many events, as fast as the server takes them.
+func (b broadcast) tellsMany(connector int32, n int) {
+	b.Helper()
+	for range n {
+		e := events.Event{ID: uuid.NewString(), Time: time.Now(), Run: &publicpb.RunEvent{ConnectorId: connector, Type: "web", Verdict: "completed"}}
+		msg, err := e.Message()
+		require.NoError(b, err)
+		_, err = b.js.PublishMsgAsync(msg)
+		require.NoError(b, err)
+	}
+	select {
+	case <-b.js.PublishAsyncComplete():
+	case <-b.Context().Done():
+	}
 }
 
 func TestWhoComesFromAReplicaThatIsAheadMissesNothingAndHearsNothingTwice(t *testing.T) {

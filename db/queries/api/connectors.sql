@@ -27,9 +27,12 @@ SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.
 
 -- name: EventsSeenOf :many
 -- Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
-SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
+-- And which of those that are said to be deleted the viewer saw at last.
+SELECT i.id::integer AS id, false AS is_gone, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
 FROM unnest(@ids::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
-WHERE s.version IS NOT NULL OR api.is_superadmin();
+WHERE s.version IS NOT NULL OR api.is_superadmin()
+UNION ALL
+SELECT g.id::integer, true, NULL FROM unnest(@gone::integer[]) g(id) WHERE api.is_superadmin() OR api.saw_deleted(g.id);
 
 -- name: LockConnector :one
 -- No row: there is none, or it is not for who asks to change.

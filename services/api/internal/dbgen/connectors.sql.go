@@ -242,19 +242,28 @@ func (q *Queries) Enable(ctx context.Context, id int32) (bool, error) {
 }
 
 const eventsSeenOf = `-- name: EventsSeenOf :many
-SELECT i.id::integer AS id, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
+SELECT i.id::integer AS id, false AS is_gone, CASE WHEN isfinite(s.at) THEN s.at + interval '10 minutes' END AS since
 FROM unnest($1::integer[]) i(id) CROSS JOIN LATERAL api.seen_since(i.id) s
 WHERE s.version IS NOT NULL OR api.is_superadmin()
+UNION ALL
+SELECT g.id::integer, true, NULL FROM unnest($2::integer[]) g(id) WHERE api.is_superadmin() OR api.saw_deleted(g.id)
 `
 
+type EventsSeenOfParams struct {
+	Ids  []int32
+	Gone []int32
+}
+
 type EventsSeenOfRow struct {
-	ID    int32
-	Since *time.Time
+	ID     int32
+	IsGone bool
+	Since  *time.Time
 }
 
 // Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
-func (q *Queries) EventsSeenOf(ctx context.Context, ids []int32) ([]EventsSeenOfRow, error) {
-	rows, err := q.db.Query(ctx, eventsSeenOf, ids)
+// And which of those that are said to be deleted the viewer saw at last.
+func (q *Queries) EventsSeenOf(ctx context.Context, arg EventsSeenOfParams) ([]EventsSeenOfRow, error) {
+	rows, err := q.db.Query(ctx, eventsSeenOf, arg.Ids, arg.Gone)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +271,7 @@ func (q *Queries) EventsSeenOf(ctx context.Context, ids []int32) ([]EventsSeenOf
 	items := []EventsSeenOfRow{}
 	for rows.Next() {
 		var i EventsSeenOfRow
-		if err := rows.Scan(&i.ID, &i.Since); err != nil {
+		if err := rows.Scan(&i.ID, &i.IsGone, &i.Since); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
