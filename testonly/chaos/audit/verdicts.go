@@ -88,7 +88,6 @@ func (h *history) claim(f *Finding, ledger ledger, l life, e *event) {
 	}
 }
 
-
 // answeredThrough is up to where no claim of what is due answers a slot. A slot before the one that is due has no line yet where a blackout
 // window skipped it that is gone by now: `catch_up` decides about it anew.
 func (e *event) answeredThrough() time.Time {

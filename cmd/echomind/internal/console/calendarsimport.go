@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/internal/calendars/icalendar"
 	"github.com/echomind/sync/internal/calendars"
+	"github.com/echomind/sync/internal/calendars/icalendar"
 )
 
 // importedCalendar is what an import says.
