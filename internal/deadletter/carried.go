@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/secret"
 )
 
 // What is shown of a payload that is no message. A trigger carries its connector's configuration, which may hold
@@ -61,8 +62,8 @@ func messageJSON(m proto.Message) (json.RawMessage, error) {
 	}
 	version, given := part["version_token"]
 	masks.Value(value, true)
-	if given { // it tells versions apart, and opens nothing
-		part["version_token"] = version
+	if text, isText := version.(string); given && isText { // it tells versions apart, and opens nothing, but may be an address
+		part["version_token"] = secret.Text(text)
 	}
 	return masks.Encode(value)
 }

@@ -43,6 +43,8 @@ type Letter struct {
 	// ConnectorID is whose it is, SourceID the document that it is about.
 	ConnectorID int32
 	SourceID    string
+	// HasParameters: it is a trigger, and its run was asked for with parameters.
+	HasParameters bool
 	// FirstAt is when the original arrived, LastAt when it was given up, both by the broker's clock.
 	FirstAt *time.Time
 	LastAt  time.Time

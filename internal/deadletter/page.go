@@ -18,14 +18,14 @@ const (
 )
 
 // Page reads up to most letters of a filter. next is the id that the next page comes after; 0: there are no more.
-func Page(ctx context.Context, stream *broker.Letters, owners Owners, f Filter, most int) (page []Letter, next uint64, err error) {
+func Page(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int) (page []Letter, next uint64, err error) {
 	began, texts := time.Now(), 0
 	for count, bytes := 0, 0; ; {
 		rows := portion
 		if f.ConnectorID == 0 { // each that is looked at is one of the page
 			rows = min(rows, most-len(page)+1)
 		}
-		found, err := look(ctx, stream, owners, f, rows)
+		found, err := look(ctx, stream, runs, f, rows)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,37 +16,55 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 )
 
-const queryTimeout = 10 * time.Second
+const (
+	queryTimeout = 10 * time.Second
+	// maxSourceID is how many bytes a document's id may have.
+	maxSourceID = 2048
+)
 
 // Why a letter cannot be replayed.
 var (
 	ErrNobodys  = errors.New("it names no connector")
 	ErrGone     = errors.New("its connector was deleted")
 	ErrDisabled = errors.New("its connector is disabled")
+	// ErrParameters: another sync would be of all that the connector is configured for.
+	ErrParameters = errors.New("its run was asked for with parameters")
 )
 
-// Owners asks Postgres whose runs some sessions are. What is no run is left out.
-type Owners func(ctx context.Context, sessions []uuid.UUID) (map[uuid.UUID]int32, error)
+// Run is what Postgres knows of the run that a letter is of.
+type Run struct {
+	ConnectorID   int32
+	HasParameters bool
+}
 
-// Resolve fills in the connector of those letters that name only the session of a run.
-func Resolve(ctx context.Context, owners Owners, letters []Letter) error {
-	var sessions []uuid.UUID
-	for _, l := range letters {
-		if session, err := uuid.Parse(l.Session); err == nil && l.ConnectorID == 0 {
-			sessions = append(sessions, session)
+// Runs asks Postgres which runs some sessions are. What is no run is left out.
+type Runs func(ctx context.Context, sessions []uuid.UUID) (map[uuid.UUID]Run, error)
+
+// Resolve fills in the connector of those letters that name only the session of a run, and of triggers whether their run had parameters.
+func Resolve(ctx context.Context, runs Runs, letters []Letter) error {
+	asked := map[uuid.UUID][]*Letter{}
+	for i := range letters {
+		l := &letters[i]
+		if session, err := uuid.Parse(l.Session); err == nil && (l.ConnectorID == 0 || strings.HasPrefix(l.Subject, syncPrefix)) {
+			asked[session] = append(asked[session], l)
 		}
 	}
+	sessions := slices.Collect(maps.Keys(asked))
 	if len(sessions) == 0 {
 		return nil
 	}
 	found, err := deadline.Get(ctx, "deadletter.sessions", queryTimeout,
-		func(ctx context.Context) (map[uuid.UUID]int32, error) { return owners(ctx, sessions) })
+		func(ctx context.Context) (map[uuid.UUID]Run, error) { return runs(ctx, sessions) })
 	if err != nil {
 		return fmt.Errorf("ask whose the sessions are: %w", err)
 	}
-	for i := range letters {
-		if session, err := uuid.Parse(letters[i].Session); err == nil && letters[i].ConnectorID == 0 {
-			letters[i].ConnectorID = found[session]
+	for session, of := range asked {
+		run := found[session]
+		for _, l := range of {
+			if l.ConnectorID == 0 {
+				l.ConnectorID = run.ConnectorID
+			}
+			l.HasParameters = run.HasParameters && run.ConnectorID == l.ConnectorID
 		}
 	}
 	return nil
@@ -57,15 +77,18 @@ type FetchAgain func(ctx context.Context, connectorID int32, sourceIDs []string)
 // Replay makes the connector of letters due now, and forgets the version tokens of their documents, so that they are
 // fetched again: with a source that sends only what has changed, too. Both are one transaction: a run that picks the
 // trigger up reads documents without tokens. A sync in flight is followed by another. Done twice it asks twice, and
-// changes nothing else. It returns when the sync was asked for, or ErrNobodys, ErrGone or ErrDisabled. The caller removes
-// the letters afterwards.
+// changes nothing else. It returns when the sync was asked for, or ErrNobodys, ErrGone, ErrDisabled or ErrParameters. The
+// caller removes the letters afterwards.
 func Replay(ctx context.Context, fetch FetchAgain, connectorID int32, letters []Letter) (time.Time, error) {
 	if connectorID == 0 {
 		return time.Time{}, ErrNobodys
 	}
 	sourceIDs := []string{}
 	for _, l := range letters {
-		if l.SourceID != "" && !strings.Contains(l.SourceID, "\x00") { // no document has an id that Postgres refuses
+		if l.HasParameters {
+			return time.Time{}, ErrParameters
+		}
+		if l.SourceID != "" && len(l.SourceID) <= maxSourceID && !strings.Contains(l.SourceID, "\x00") { // no document has an id that Postgres refuses
 			sourceIDs = append(sourceIDs, l.SourceID)
 		}
 	}

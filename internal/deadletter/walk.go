@@ -61,7 +61,7 @@ type looked struct {
 }
 
 // look looks at up to most letters behind one.
-func look(ctx context.Context, stream *broker.Letters, owners Owners, f Filter, most int) (found looked, err error) {
+func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int) (found looked, err error) {
 	found.after = f.After
 	var all []Letter
 	for len(all) < most && found.bytes < portionBytes {
@@ -78,7 +78,7 @@ func look(ctx context.Context, stream *broker.Letters, owners Owners, f Filter, 
 		all = append(all, letter)
 	}
 	found.count = len(all)
-	if err := Resolve(ctx, owners, all); err != nil {
+	if err := Resolve(ctx, runs, all); err != nil {
 		return found, err
 	}
 	for _, l := range all {
@@ -91,10 +91,10 @@ func look(ctx context.Context, stream *broker.Letters, owners Owners, f Filter, 
 
 // Walk yields the letters of a filter in the order in which they were given up, each with its connector where that can
 // be told, without their payloads. It ends with those that there were at its beginning, or with an error.
-func Walk(ctx context.Context, stream *broker.Letters, owners Owners, f Filter) iter.Seq2[Letter, error] {
+func Walk(ctx context.Context, stream *broker.Letters, runs Runs, f Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		for {
-			found, err := look(ctx, stream, owners, f, portion)
+			found, err := look(ctx, stream, runs, f, portion)
 			if err != nil {
 				yield(Letter{}, err)
 				return

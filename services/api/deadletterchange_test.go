@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -45,6 +46,36 @@ func TestAReplayTriggersTheConnectorForgetsTheTokenAndRemovesTheLetter(t *testin
 		one[string](b.world, `SELECT concat_ws(' ', user_id, object_id, note, connector_id, before) FROM audit WHERE action = 'deadletters.replay'`))
 	require.Equal(t, int64(1), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'connectors.sync'`))
 	require.Contains(t, fmt.Sprint(me.get("/audit")["entries"]), "action:deadletters.replay")
+}
+
+// A name of so many bytes is no document's; of millions the audit would take seconds to find secrets.
+func TestAReplayWritesNoNameIntoTheAuditThatNoDocumentHas(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.letter(topology.DocumentSubject, partOf(id, strings.Repeat("//a@ ", 180_000)))
+	require.Equal(t, 202, me.do("POST", "/deadletters/1/replay", nil).status)
+	require.Equal(t, `{"subject": "document.process", "source_ids": []}`, one[string](b.world, `SELECT before::text FROM audit WHERE action = 'deadletters.replay'`))
+}
+
+func TestATriggerWhoseRunHadParametersIsNotReplayedWithoutThem(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me := b.as(1, identity.Superadmin)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	id := one[int32](b.world, `INSERT INTO connectors (name, type, user_id, config) VALUES ('j', 'word_count', 7, '{"target": "everything"}') RETURNING id`)
+	b.exec(`SELECT moves.trigger_sync($1, false, '{"target": "one"}')`, id)
+	run := movestest.ClaimAsked(b.world, b.conn, id)
+	b.letter("connector.sync.word_count", &internalpb.ConnectorSyncRequest{ConnectorId: id, ChunkingSession: run.String()})
+	b.letter("connector.sync.word_count", "\xff", topology.HeaderSession, run.String())
+	b.exec(`SELECT moves.cancel($1)`, run)
+	for n := range 2 {
+		r := me.do("POST", fmt.Sprintf("/deadletters/%d/replay", n+1), nil)
+		me.refused(409, "conflict", r)
+		require.Contains(t, r.text, "GET /runs/"+run.String())
+		require.Equal(t, 200, me.do("GET", fmt.Sprintf("/deadletters/%d", n+1), nil).status)
+	}
+	require.Zero(t, b.asked(id))
 }
 
 func TestAReplayThatCannotBeSaysWhyAndKeepsTheLetter(t *testing.T) {

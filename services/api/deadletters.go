@@ -66,17 +66,17 @@ func (a *API) letters(ctx context.Context) (*broker.Letters, error) {
 	return stream, nil
 }
 
-// runOwners says whose runs sessions are.
-func (a *API) runOwners(ctx context.Context, sessions []uuid.UUID) (owners map[uuid.UUID]int32, err error) {
+// letterRuns says which runs sessions are.
+func (a *API) letterRuns(ctx context.Context, sessions []uuid.UUID) (runs map[uuid.UUID]deadletter.Run, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		rows, err := q.RunOwners(ctx, sessions)
-		owners = make(map[uuid.UUID]int32, len(rows))
+		rows, err := q.LetterRuns(ctx, sessions)
+		runs = make(map[uuid.UUID]deadletter.Run, len(rows))
 		for _, row := range rows {
-			owners[row.ID] = row.ConnectorID
+			runs[row.ID] = deadletter.Run{ConnectorID: row.ConnectorID, HasParameters: row.HasParameters}
 		}
 		return err
 	})
-	return owners, err
+	return runs, err
 }
 
 // read is a dead letter with its connector, and what it carries.
@@ -97,7 +97,7 @@ func (a *API) readLetter(ctx context.Context, stream *broker.Letters, id uint64)
 	}
 	letter, content := deadletter.Read(raw)
 	one := []deadletter.Letter{letter}
-	err = deadletter.Resolve(ctx, a.runOwners, one)
+	err = deadletter.Resolve(ctx, a.letterRuns, one)
 	return read{one[0], content, raw.Data}, err
 }
 
@@ -134,7 +134,7 @@ func (a *API) listDeadLetters(ctx context.Context, in *DeadLetterList) (*DeadLet
 	if err != nil {
 		return nil, err
 	}
-	found, after, err := deadletter.Page(ctx, stream, a.runOwners, f, int(in.most()))
+	found, after, err := deadletter.Page(ctx, stream, a.letterRuns, f, int(in.most()))
 	if errors.Is(err, deadletter.ErrStream) {
 		return nil, problem.LettersAway(lettersAway, err)
 	}
@@ -246,6 +246,9 @@ func cannotReplay(l deadletter.Letter, why error) error {
 		return problem.Conflict(fmt.Sprintf("Connector %d of the dead letter was deleted: there is nothing to fetch again.", l.ConnectorID), "DELETE it to remove it.")
 	case errors.Is(why, deadletter.ErrDisabled):
 		return problem.Conflict(fmt.Sprintf("Connector %d of the dead letter is disabled.", l.ConnectorID), "Enable the connector first, then replay.")
+	case errors.Is(why, deadletter.ErrParameters):
+		return problem.Conflict(fmt.Sprintf("The run of the dead letter was asked for with parameters; another of connector %d would be of all that it is configured for.", l.ConnectorID),
+			fmt.Sprintf("POST /connectors/%d/sync with the parameters that GET /runs/%s has, then DELETE the letter.", l.ConnectorID, l.Session))
 	}
 	return why
 }

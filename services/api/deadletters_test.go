@@ -165,7 +165,7 @@ func TestADeadLetterIsShownWithWhatHasBecomeOfItAndWithoutSecrets(t *testing.T) 
 	third := me.get("/deadletters/3")
 	require.Nil(t, third["message"])
 	require.Contains(t, third["problem"], "not a ConnectorSyncRequest")
-	require.Equal(t, `"\xff\xff`+strings.Repeat("-", 14)+`"`, third["head"], "the rest may hold a configuration")
+	require.NotContains(t, third, "head", "how it begins may be a secret")
 	require.NotContains(t, fmt.Sprint(first, second, third, me.get("/deadletters")), "hunter2")
 }
 

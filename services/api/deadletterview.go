@@ -44,7 +44,6 @@ type DeadLetterDetails struct {
 	Document  *LetterDocument  `json:"document" doc:"As it is now; null where there is none."`
 	Message   Object           `json:"message" nullable:"true" doc:"The message, with secrets masked; null where it cannot be shown."`
 	Problem   *string          `json:"problem" doc:"Why it cannot."`
-	Head      *string          `json:"head" doc:"How a payload begins that is no message, quoted."`
 }
 
 // LetterConnector is the connector of a dead letter.
@@ -77,7 +76,7 @@ func clipped(text string, most int, mask func(string) string) string {
 
 func viewLetter(l deadletter.Letter) DeadLetter {
 	d := DeadLetter{
-		ID: int64(l.ID), Subject: clipped(l.Subject, maxSubject, nil), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
+		ID: int64(l.ID), Subject: clipped(l.Subject, maxSubject, secret.Text), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
 		OriginalSequence: int64(l.Sequence), Number: l.Number, ConnectorID: given(l.ConnectorID), FirstAt: utc(l.FirstAt), LastAt: l.LastAt.UTC(),
 		SizeBytes: int64(l.Size), CutFromBytes: int64(l.CutFrom),
 	}
@@ -100,6 +99,6 @@ func viewCarried(l read) DeadLetterDetails {
 		return d
 	}
 	carried := deadletter.Carry(l.Letter, l.content, l.payload)
-	d.Message, d.Problem, d.Head = Object(carried.Message), carried.Problem, carried.Head
+	d.Message, d.Problem = Object(carried.Message), carried.Problem // how it begins may be a secret, which nothing can find there
 	return d
 }

@@ -1,6 +1,6 @@
--- name: RunOwners :many
--- Whose run a session is, where a dead letter itself does not say.
-SELECT id, connector_id FROM api.runs WHERE id = ANY(@sessions::uuid[]);
+-- name: LetterRuns :many
+-- Which runs the sessions of dead letters are.
+SELECT id, connector_id, (parameters IS NOT NULL)::boolean AS has_parameters FROM api.runs WHERE id = ANY(@sessions::uuid[]);
 
 -- name: LetterDocument :one
 -- What has become of the document of a dead letter since.

@@ -1,6 +1,6 @@
--- name: SessionConnectors :many
--- Whose run a session is, where a dead letter itself does not say.
-SELECT id, connector_id FROM scheduler_runs WHERE id = ANY(@sessions::uuid[]);
+-- name: LetterRuns :many
+-- Which runs the sessions of dead letters are.
+SELECT id, connector_id, (parameters IS NOT NULL)::boolean AS has_parameters FROM scheduler_runs WHERE id = ANY(@sessions::uuid[]);
 
 -- name: ForgetTokens :execrows
 -- Without its token a document is fetched again, by a source that sends only changes too. One that is deleted has none.

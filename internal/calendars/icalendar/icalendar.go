@@ -2,6 +2,7 @@
 package icalendar
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ import (
 // MaxBytes is how long a file may be.
 const MaxBytes = 4 << 20
 
+// maxTimes is how many further times, and how many exceptions, an event may have: as many as an entry of a calendar.
+const maxTimes = 1000
+
 // File is what was read of a file.
 type File struct {
 	// TimeZone is the one that the file names; empty where it names none.
@@ -32,13 +36,19 @@ type File struct {
 
 // Read reads a file. What repeats in a way that a calendar does not know is an error, which names the event.
 func Read(from io.Reader) (f File, err error) {
-	limited := &io.LimitedReader{R: from, N: MaxBytes + 1}
-	parsed, err := ics.ParseCalendar(limited)
-	if limited.N <= 0 {
+	file, err := io.ReadAll(io.LimitReader(from, MaxBytes+1))
+	if err != nil {
+		return f, err
+	}
+	if len(file) > MaxBytes {
 		return f, fmt.Errorf("it has more than %d bytes", MaxBytes)
 	}
-	if err != nil {
+	if err := check(file); err != nil {
 		return f, fmt.Errorf("it is no iCalendar file: %w", err)
+	}
+	parsed, err := ics.ParseCalendar(bytes.NewReader(file))
+	if err != nil {
+		return f, fmt.Errorf("it is no iCalendar file: %s", clean(err.Error()))
 	}
 	for _, p := range parsed.CalendarProperties {
 		if p.IANAToken == "X-WR-TIMEZONE" {
@@ -224,7 +234,9 @@ func (e *event) times(name, zone string) (all []string, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s %w", name, err)
 			}
-			all = append(all, at.local(zone))
+			if all = append(all, at.local(zone)); len(all) > maxTimes {
+				return nil, fmt.Errorf("%s has more than %d times", name, maxTimes)
+			}
 		}
 	}
 	return all, nil
@@ -273,8 +285,8 @@ func (c clock) in(zone string) clock {
 	if c.isDay || c.zone == zone || c.zone == "" || zone == "" {
 		return c
 	}
-	from, err := time.LoadLocation(c.zone)
-	to, problem := time.LoadLocation(zone)
+	from, err := timezone.Load(c.zone)
+	to, problem := timezone.Load(zone)
 	if err != nil || problem != nil {
 		return c
 	}

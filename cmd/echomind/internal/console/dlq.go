@@ -84,7 +84,7 @@ why it was given up. Their contents are shown by dlq show ID.`,
 		filter.After = *after
 		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
 			var found []deadletter.Letter
-			for letter, err := range deadletter.Walk(c.Context(), stream, runOwners(pool), filter) {
+			for letter, err := range deadletter.Walk(c.Context(), stream, letterRuns(pool), filter) {
 				if err != nil {
 					return err
 				}
@@ -207,6 +207,6 @@ func letterByID(
 	}
 	letter, content := deadletter.Read(raw)
 	one := []deadletter.Letter{letter}
-	err = deadletter.Resolve(ctx, runOwners(pool), one)
+	err = deadletter.Resolve(ctx, letterRuns(pool), one)
 	return one[0], content, raw.Data, err
 }

@@ -96,7 +96,7 @@ func (s *selection) pick(
 	ctx context.Context, pool *pgxpool.Pool, stream *broker.Letters, args []string,
 ) iter.Seq2[deadletter.Letter, error] {
 	if s.all {
-		return deadletter.Walk(ctx, stream, runOwners(pool), s.Filter)
+		return deadletter.Walk(ctx, stream, letterRuns(pool), s.Filter)
 	}
 	return func(yield func(deadletter.Letter, error) bool) {
 		id, err := letterID(args[0])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -102,21 +103,27 @@ func (r *replaying) all(ctx context.Context, letters iter.Seq2[deadletter.Letter
 }
 
 func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) error {
-	var order []int32
-	groups := map[int32][]deadletter.Letter{}
-	for _, l := range letters {
-		if groups[l.ConnectorID] == nil {
-			order = append(order, l.ConnectorID)
-		}
-		groups[l.ConnectorID] = append(groups[l.ConnectorID], l)
+	type together struct {
+		connector     int32
+		hasParameters bool // these are refused
 	}
-	for _, id := range order {
-		at, err := deadletter.Replay(ctx, fetchAgain(r.pool), id, groups[id])
-		refused := errors.Is(err, deadletter.ErrNobodys) || errors.Is(err, deadletter.ErrGone) || errors.Is(err, deadletter.ErrDisabled)
+	var order []together
+	groups := map[together][]deadletter.Letter{}
+	for _, l := range letters {
+		of := together{l.ConnectorID, l.HasParameters}
+		if groups[of] == nil {
+			order = append(order, of)
+		}
+		groups[of] = append(groups[of], l)
+	}
+	for _, of := range order {
+		at, err := deadletter.Replay(ctx, fetchAgain(r.pool), of.connector, groups[of])
+		refused := slices.ContainsFunc([]error{deadletter.ErrNobodys, deadletter.ErrGone, deadletter.ErrDisabled, deadletter.ErrParameters},
+			func(why error) bool { return errors.Is(err, why) })
 		if err != nil && !refused {
 			return err
 		}
-		for _, l := range groups[id] {
+		for _, l := range groups[of] {
 			if err := r.settle(ctx, l, at, err); err != nil {
 				return err
 			}
@@ -166,6 +173,9 @@ func cannot(l deadletter.Letter, why error) error {
 	case errors.Is(why, deadletter.ErrDisabled):
 		return fmt.Errorf("connector %d of dead letter %d is disabled; enable it first, then replay: "+
 			"echomind connectors enable %d", l.ConnectorID, l.ID, l.ConnectorID)
+	case errors.Is(why, deadletter.ErrParameters):
+		return fmt.Errorf("the run of dead letter %d was asked for with parameters, and another of connector %d would be of all that it is configured for; "+
+			"`echomind runs show %s` has them: echomind connectors trigger %d --with PARAMETERS, then echomind dlq drop %d", l.ID, l.ConnectorID, l.Session, l.ConnectorID, l.ID)
 	}
 	return why
 }

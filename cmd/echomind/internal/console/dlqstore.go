@@ -13,15 +13,15 @@ import (
 	"github.com/echomind/sync/internal/postgres"
 )
 
-// runOwners says whose runs sessions are.
-func runOwners(pool *pgxpool.Pool) deadletter.Owners {
-	return func(ctx context.Context, sessions []uuid.UUID) (map[uuid.UUID]int32, error) {
-		rows, err := dbgen.New(pool).SessionConnectors(ctx, sessions)
-		owners := make(map[uuid.UUID]int32, len(rows))
+// letterRuns says which runs sessions are.
+func letterRuns(pool *pgxpool.Pool) deadletter.Runs {
+	return func(ctx context.Context, sessions []uuid.UUID) (map[uuid.UUID]deadletter.Run, error) {
+		rows, err := dbgen.New(pool).LetterRuns(ctx, sessions)
+		runs := make(map[uuid.UUID]deadletter.Run, len(rows))
 		for _, row := range rows {
-			owners[row.ID] = row.ConnectorID
+			runs[row.ID] = deadletter.Run{ConnectorID: row.ConnectorID, HasParameters: row.HasParameters}
 		}
-		return owners, err
+		return runs, err
 	}
 }
 

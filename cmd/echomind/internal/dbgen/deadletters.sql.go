@@ -30,26 +30,27 @@ func (q *Queries) ForgetTokens(ctx context.Context, arg ForgetTokensParams) (int
 	return result.RowsAffected(), nil
 }
 
-const sessionConnectors = `-- name: SessionConnectors :many
-SELECT id, connector_id FROM scheduler_runs WHERE id = ANY($1::uuid[])
+const letterRuns = `-- name: LetterRuns :many
+SELECT id, connector_id, (parameters IS NOT NULL)::boolean AS has_parameters FROM scheduler_runs WHERE id = ANY($1::uuid[])
 `
 
-type SessionConnectorsRow struct {
-	ID          uuid.UUID
-	ConnectorID int32
+type LetterRunsRow struct {
+	ID            uuid.UUID
+	ConnectorID   int32
+	HasParameters bool
 }
 
-// Whose run a session is, where a dead letter itself does not say.
-func (q *Queries) SessionConnectors(ctx context.Context, sessions []uuid.UUID) ([]SessionConnectorsRow, error) {
-	rows, err := q.db.Query(ctx, sessionConnectors, sessions)
+// Which runs the sessions of dead letters are.
+func (q *Queries) LetterRuns(ctx context.Context, sessions []uuid.UUID) ([]LetterRunsRow, error) {
+	rows, err := q.db.Query(ctx, letterRuns, sessions)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []SessionConnectorsRow{}
+	items := []LetterRunsRow{}
 	for rows.Next() {
-		var i SessionConnectorsRow
-		if err := rows.Scan(&i.ID, &i.ConnectorID); err != nil {
+		var i LetterRunsRow
+		if err := rows.Scan(&i.ID, &i.ConnectorID, &i.HasParameters); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -35,6 +35,37 @@ func (q *Queries) LetterDocument(ctx context.Context, arg LetterDocumentParams) 
 	return i, err
 }
 
+const letterRuns = `-- name: LetterRuns :many
+SELECT id, connector_id, (parameters IS NOT NULL)::boolean AS has_parameters FROM api.runs WHERE id = ANY($1::uuid[])
+`
+
+type LetterRunsRow struct {
+	ID            uuid.UUID
+	ConnectorID   int32
+	HasParameters bool
+}
+
+// Which runs the sessions of dead letters are.
+func (q *Queries) LetterRuns(ctx context.Context, sessions []uuid.UUID) ([]LetterRunsRow, error) {
+	rows, err := q.db.Query(ctx, letterRuns, sessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LetterRunsRow{}
+	for rows.Next() {
+		var i LetterRunsRow
+		if err := rows.Scan(&i.ID, &i.ConnectorID, &i.HasParameters); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const noteDrop = `-- name: NoteDrop :exec
 SELECT api.drop_letter($1::bigint, $2::text, $3::integer, $4::text[])
 `
@@ -78,34 +109,4 @@ func (q *Queries) ReplayLetter(ctx context.Context, arg ReplayLetterParams) (tim
 	var at time.Time
 	err := row.Scan(&at)
 	return at, err
-}
-
-const runOwners = `-- name: RunOwners :many
-SELECT id, connector_id FROM api.runs WHERE id = ANY($1::uuid[])
-`
-
-type RunOwnersRow struct {
-	ID          uuid.UUID
-	ConnectorID int32
-}
-
-// Whose run a session is, where a dead letter itself does not say.
-func (q *Queries) RunOwners(ctx context.Context, sessions []uuid.UUID) ([]RunOwnersRow, error) {
-	rows, err := q.db.Query(ctx, runOwners, sessions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []RunOwnersRow{}
-	for rows.Next() {
-		var i RunOwnersRow
-		if err := rows.Scan(&i.ID, &i.ConnectorID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
