@@ -321,6 +321,25 @@ func TestAReplayThatCannotBeSaysWhatToDoAndKeepsTheLetter(t *testing.T) {
 }
 
 // A process that dies after the commit leaves the letter: asking again must be harmless.
+// Of a connector of which others are replayed, too.
+func TestATriggerWhoseRunHadParametersIsNotReplayedWithoutThem(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).withStreams()
+	js := u.jetstream()
+	u.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	u.exec(`INSERT INTO connectors (name, type, user_id) VALUES ('j', 'word_count', 1)`)
+	var run string
+	require.NoError(t, u.pool().QueryRow(context.Background(), `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, reason, config_version, parameters)
+		SELECT gen_random_uuid(), id, type, 'manual', now(), now(), now(), 'failed', 'given up', config_version, '{"target": "one"}' FROM connectors RETURNING id`).Scan(&run))
+	u.letter(js, "connector.sync.word_count", "\xff", topology.HeaderSession, run)
+	u.letter(js, "connector.sync.word_count", &internalpb.ConnectorSyncRequest{ConnectorId: 1, ChunkingSession: uuid.NewString()})
+	out := u.run("dlq", "replay", "--all")
+	require.Equal(t, 1, out.code)
+	require.Contains(t, out.stdout, "`echomind runs show "+run+"` has them: echomind connectors trigger 1 --with PARAMETERS, then echomind dlq drop 1")
+	require.Contains(t, out.stdout, "dead letter 2: connector 1 is synced again")
+	u.succeed("dlq", "show", "1")
+}
+
 func TestReplayingTwiceIsHarmless(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).withStreams()
