@@ -51,8 +51,6 @@ func (b BySequence) number() (uint64, error) {
 	return id, nil
 }
 
-func noLetter(id uint64) error { return problem.NotFound(fmt.Sprintf("dead letter %d", id)) }
-
 // letters opens the stream of dead letters.
 func (a *API) letters(ctx context.Context) (*broker.Letters, error) {
 	asked, err := a.streams.get(time.Now())
@@ -86,19 +84,25 @@ type read struct {
 	payload []byte
 }
 
-// readLetter reads one. It returns broker.ErrNoLetter where there is none.
-func (a *API) readLetter(ctx context.Context, stream *broker.Letters, id uint64) (read, error) {
-	raw, err := stream.Get(ctx, id)
+// readLetter reads one. Where there is none the answer is 404, an error that is broker.ErrNoLetter as well, and the letter has its number alone.
+func (a *API) readLetter(ctx context.Context, by BySequence) (of read, stream *broker.Letters, err error) {
+	if of.ID, err = by.number(); err != nil {
+		return of, nil, err
+	}
+	if stream, err = a.letters(ctx); err != nil {
+		return of, nil, err
+	}
+	raw, err := stream.Get(ctx, of.ID)
 	if errors.Is(err, broker.ErrNoLetter) {
-		return read{}, err
+		return of, stream, errors.Join(problem.NotFound(fmt.Sprintf("dead letter %d", of.ID)), err)
 	}
 	if err != nil {
-		return read{}, problem.LettersAway(lettersAway, err)
+		return of, nil, problem.LettersAway(lettersAway, err)
 	}
 	letter, content := deadletter.Read(raw)
 	one := []deadletter.Letter{letter}
 	err = deadletter.Resolve(ctx, a.letterRuns, one)
-	return read{one[0], content, raw.Data}, err
+	return read{one[0], content, raw.Data}, stream, err
 }
 
 // DeadLetterFilter is what may be asked of a list of dead letters.
@@ -153,18 +157,7 @@ func (a *API) listDeadLetters(ctx context.Context, in *DeadLetterList) (*DeadLet
 }
 
 func (a *API) getDeadLetter(ctx context.Context, in *BySequence) (*OneDeadLetter, error) {
-	id, err := in.number()
-	if err != nil {
-		return nil, err
-	}
-	stream, err := a.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	letter, err := a.readLetter(ctx, stream, id)
-	if errors.Is(err, broker.ErrNoLetter) {
-		return nil, noLetter(id)
-	}
+	letter, _, err := a.readLetter(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
@@ -190,25 +183,17 @@ type Replayed struct {
 // replayDeadLetter commits that the letter's connector is synced, then removes the letter. One that is not removed, because the process or the broker ends
 // here, is replayed once more some day, which is harmless; with its key the request is not done again, and removes the letter.
 func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replayed, error) {
-	id, err := in.number()
-	if err != nil {
-		return nil, err
-	}
-	stream, err := a.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	letter, err := a.readLetter(ctx, stream, id)
-	gone := errors.Is(err, broker.ErrNoLetter)
-	if err != nil && !gone {
+	letter, stream, err := a.readLetter(ctx, in.BySequence)
+	gone := err
+	if err != nil && !errors.Is(err, broker.ErrNoLetter) {
 		return nil, err
 	}
 	out := &Replayed{}
-	out.Body.ID = int64(id)
+	out.Body.ID = int64(letter.ID)
 	var givenUp string // when the letter that was replayed was given up: a stream that is made anew gives its number to another
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
-		if gone {
-			return "", noLetter(id)
+		if gone != nil {
+			return "", gone
 		}
 		at, err := deadletter.Replay(ctx, fetchAgain(q, letter.Letter), letter.ConnectorID, []deadletter.Letter{letter.Letter})
 		return fmt.Sprint(letter.ConnectorID, " ", at.UTC().Format(time.RFC3339Nano), " ", timeOf(letter.Letter)), cannotReplay(letter.Letter, err)
@@ -219,10 +204,10 @@ func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replay
 		}
 		return err
 	})
-	if err != nil || gone || givenUp != timeOf(letter.Letter) {
+	if err != nil || gone != nil || givenUp != timeOf(letter.Letter) {
 		return out, err
 	}
-	if err := stream.Remove(ctx, id); err != nil {
+	if err := stream.Remove(ctx, letter.ID); err != nil {
 		return nil, problem.LettersAway("It is fetched again, but the dead letter is not removed: the broker does not answer. Replaying it once more is harmless.", err)
 	}
 	return out, nil
@@ -255,29 +240,18 @@ func cannotReplay(l deadletter.Letter, why error) error {
 
 // dropDeadLetter commits the entry of the audit, then removes the letter: nothing is removed without an entry.
 func (a *API) dropDeadLetter(ctx context.Context, in *BySequence) (*struct{}, error) {
-	id, err := in.number()
+	letter, stream, err := a.readLetter(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := a.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	letter, err := a.readLetter(ctx, stream, id)
-	if errors.Is(err, broker.ErrNoLetter) {
-		return nil, noLetter(id)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p := dbgen.NoteDropParams{Letter: int64(id), Subject: noted(letter.Subject), ConnectorID: letter.ConnectorID, SourceIds: []string{}}
+	p := dbgen.NoteDropParams{Letter: int64(letter.ID), Subject: noted(letter.Subject), ConnectorID: letter.ConnectorID, SourceIds: []string{}}
 	if letter.SourceID != "" {
 		p.SourceIds = append(p.SourceIds, noted(letter.SourceID))
 	}
 	if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.NoteDrop(ctx, p) }); err != nil {
 		return nil, err
 	}
-	if err := stream.Remove(ctx, id); err != nil {
+	if err := stream.Remove(ctx, letter.ID); err != nil {
 		return nil, problem.LettersAway("The dead letter is not removed: the broker does not answer.", err)
 	}
 	return nil, nil

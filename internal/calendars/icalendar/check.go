@@ -14,7 +14,7 @@ const (
 	// maxDepth is how deep components may be nested: a calendar has events, and these alarms.
 	maxDepth = 8
 	// A line of more bytes than shortLine has at most maxParameters parameters and values of parameters.
-	shortLine, maxParameters = 1024, 50
+	shortLine, maxParameters = 256, 50
 )
 
 // check refuses files whose parsing would cost more than their size: the parser takes memory by the square of what is not ended, and of the parameters of a line.

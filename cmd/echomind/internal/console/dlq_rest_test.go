@@ -43,13 +43,7 @@ func (p *pipeline) replays(path string) int {
 
 func TestADocumentThatWasGivenUpIsFetchedAndStoredAgainByReplayOverREST(t *testing.T) {
 	t.Parallel()
-	p := newPipeline(t)
-	p.journal.write("fine", "poison")
-	p.schedules()
-	p.stores()
-	p.fetches()
-	p.verdicts("new completed")
-	require.Equal(t, []string{"fine stored", "poison failed"}, p.documents())
+	p := newPoisoned(t)
 	require.Len(t, p.ids(), 1)
 	p.healed.Store(true)
 	require.Equal(t, http.StatusAccepted, p.replays("1/replay"))

@@ -195,8 +195,9 @@ func (p *pipeline) nextSlot() {
 	p.exec(`SELECT pg_notify('connectors_due', '')`)
 }
 
-func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *testing.T) {
-	t.Parallel()
+// newPoisoned is a pipeline with a connector of which one document is stored, and another was given up.
+func newPoisoned(t *testing.T) *pipeline {
+	t.Helper()
 	p := newPipeline(t)
 	p.journal.write("fine", "poison")
 	p.schedules()
@@ -204,6 +205,12 @@ func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *
 	p.fetches()
 	p.verdicts("new completed")
 	require.Equal(t, []string{"fine stored", "poison failed"}, p.documents())
+	return p
+}
+
+func TestADocumentThatWasGivenUpNeverHoldsUpItsConnectorAndComesBackByReplay(t *testing.T) {
+	t.Parallel()
+	p := newPoisoned(t)
 	letter := p.object("dlq", "show", "1")
 	require.Equal(t, "poison", letter["source_id"])
 	require.InDelta(t, 1, letter["tries"], 0)

@@ -3,6 +3,7 @@ package leastprivilege
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -26,11 +27,9 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-// What NATS knows it learns as its own user, for each status that has it ask something else.
-func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
-	t.Parallel()
-	url, database := serve(t), testkit.Database(t, db.Up)
-	apply(t, url)
+// serveAPI serves the API as its own users of both servers, to somebody with a token, and is a connection of its database's owner.
+func serveAPI(t *testing.T, url, database, role, scopes string) (conn *pgx.Conn, do func(want int, method, path string) []byte) {
+	t.Helper()
 	var cfg rest.Config
 	require.NoError(t, config.Load(&cfg))
 	cfg.DatabaseURL, cfg.NATSURL, cfg.NATSAccess = database, url, access("api")
@@ -41,35 +40,50 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 	require.NoError(t, err)
 	server := httptest.NewServer(a.Handler())
 	t.Cleanup(server.Close)
-	conn, err := pgx.Connect(t.Context(), database)
+	conn, err = pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-
 	secret := identity.NewSecret()
-	var token, id int32
+	var token int32
 	require.NoError(t, conn.QueryRow(t.Context(), `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by)
-		VALUES (7, 'user', '{read}', $1, 'test') RETURNING id`, secret.Hash()).Scan(&token))
-	require.NoError(t, conn.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		VALUES ('x', 'web', 7, 60) RETURNING id`).Scan(&id))
-	why := func() (cause string, evidence []string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/api/v1/connectors/%d/why", server.URL, id), nil)
+		VALUES (7, $1, $2::text[], $3, 'test') RETURNING id`, role, scopes, secret.Hash()).Scan(&token))
+	return conn, func(want int, method, path string) []byte {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/api/v1"+path, nil)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+identity.Token(token, secret))
 		answer, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		defer func() { _ = answer.Body.Close() }()
-		require.Equal(t, http.StatusOK, answer.StatusCode)
+		require.Equal(t, want, answer.StatusCode)
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return body
+	}
+}
+
+// What NATS knows it learns as its own user, for each status that has it ask something else.
+func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
+	t.Parallel()
+	url, database := serve(t), testkit.Database(t, db.Up)
+	apply(t, url)
+	conn, do := serveAPI(t, url, database, "user", "{read}")
+	var id int32
+	require.NoError(t, conn.QueryRow(t.Context(), `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
+		VALUES ('x', 'web', 7, 60) RETURNING id`).Scan(&id))
+	why := func() (cause string, evidence []string) {
+		answer := do(http.StatusOK, http.MethodGet, fmt.Sprintf("/connectors/%d/why", id))
 		var body struct {
 			Cause    string
 			Evidence []string
 		}
-		require.NoError(t, json.NewDecoder(answer.Body).Decode(&body))
+		require.NoError(t, json.Unmarshal(answer, &body))
 		return body.Cause, body.Evidence
 	}
 
 	run := movestest.Claim(t, conn, id)
 	_, scheduler := as(t, url, "scheduler")
-	_, err = scheduler.Publish(t.Context(), "connector.sync.web", []byte("trigger"))
+	_, err := scheduler.Publish(t.Context(), "connector.sync.web", []byte("trigger"))
 	require.NoError(t, err)
 	_, evidence := why()
 	require.Contains(t, fmt.Sprint(evidence), "1 message of connector.sync.web queued")
