@@ -255,7 +255,7 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	}
 	began := time.Now()
 	before := make(chan Looks, 1)
-	time.AfterFunc(lookPause, func() { before <- Looked(ctx, w) })
+	time.AfterFunc(LookPause, func() { before <- Looked(ctx, w) })
 	unsettled := Settle(ctx, w, cfg.Settle)
 	cfg.Log.Info("quiet", "after", time.Since(began).Round(time.Second), "err", unsettled)
 	if unsettled == nil {

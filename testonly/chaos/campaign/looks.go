@@ -25,8 +25,8 @@ const sweepBound = 10 * time.Second
 
 var sweepLooks = []string{`look="leftovers"`, `look="unnamed chunks"`, `look="stored runs"`}
 
-// lookPause is how long after the last fault the looks are over that met it.
-const lookPause = 10 * time.Second
+// LookPause is how long after the last fault the looks are over that met it.
+const LookPause = 10 * time.Second
 
 // looksTook are the histograms of their looks.
 var looksTook = regexp.MustCompile(`^(scheduler_tick|scheduler_look|semantic_look)_duration_seconds_(bucket|count)(\{[^}]*\})? (\S+)$`)

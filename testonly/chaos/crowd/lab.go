@@ -158,7 +158,11 @@ func (l *lab) wiped(ctx context.Context) error {
 		back = time.Now()
 		go func() {
 			err := l.queued(ctx, 1)
-			l.baseline = campaign.Looked(ctx, l.World) // by now all who waited for NATS have an answer
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Until(back.Add(campaign.LookPause))): // what was asked as NATS came back waits for its deadline
+			}
+			l.baseline = campaign.Looked(ctx, l.World)
 			first <- err
 		}()
 		return nil
