@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +25,6 @@ import (
 	"github.com/echomind/sync/testonly/faultproxy"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // soon bounds calls that take milliseconds.
 const soon = 2 * time.Minute

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // accounts is a schema with two rows that transactions contend for.
 func accounts(ctx context.Context, url string) error {

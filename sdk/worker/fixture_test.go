@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -33,8 +32,6 @@ import (
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 // soon bounds what should take milliseconds.
 const soon = 2 * time.Minute

@@ -237,7 +237,8 @@ func (a *API) in(ctx context.Context, work func(ctx context.Context, q *dbgen.Qu
 
 // inTx is in for statements of another package.
 func (a *API) inTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
-	bounds := postgres.Bounds{Lock: lockTimeout, Statement: statementTimeout, Idle: statementTimeout}
+	each := deadline.Of(statementTimeout)
+	bounds := postgres.Bounds{Lock: lockTimeout, Statement: each, Idle: each}
 	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
 			if err := dbgen.New(tx).Serve(ctx, served(requestOf(ctx))); err != nil {

@@ -69,6 +69,11 @@ func (a *API) putBlackout(ctx context.Context, in *PutBlackout) (*OneBlackout, e
 		if err := in.check(stands); err != nil {
 			return err
 		}
+		if i, wrong, err := unseen(ctx, q, p.ExceptConnectors); err != nil {
+			return err
+		} else if wrong != "" {
+			return problem.Invalid(fmt.Sprintf("body.except_connectors[%d]", i), wrong)
+		}
 		if isNew = stands == nil; isNew {
 			n, err := q.AddBlackout(ctx, p)
 			if err == nil && n == 0 {

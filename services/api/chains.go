@@ -101,14 +101,10 @@ func (s Settings) writeChain(ctx context.Context, q *dbgen.Queries, id int32) (i
 	if err != nil {
 		return false, err
 	}
-	sees, err := q.SeenOf(ctx, ids)
-	if err != nil {
+	if i, wrong, err := unseen(ctx, q, ids); err != nil {
 		return false, err
-	}
-	for i, upstream := range ids {
-		if !slices.Contains(sees, upstream) {
-			return false, refusedUpstream(i, fmt.Sprintf("%d is no connector that you may see; name one that /api/v1/connectors lists", upstream))
-		}
+	} else if wrong != "" {
+		return false, refusedUpstream(i, wrong)
 	}
 	rows, err := json.Marshal(all)
 	if err != nil {
@@ -132,4 +128,18 @@ func (s Settings) writeChain(ctx context.Context, q *dbgen.Queries, id int32) (i
 		isChanged = isChanged || n > 0
 	}
 	return isChanged, nil
+}
+
+// unseen says which of some connectors is the first that the viewer does not see, and what is to be done; "": they see all.
+func unseen(ctx context.Context, q *dbgen.Queries, ids []int32) (at int, wrong string, err error) {
+	sees, err := q.SeenOf(ctx, ids)
+	if err != nil {
+		return 0, "", err
+	}
+	for i, id := range ids {
+		if !slices.Contains(sees, id) {
+			return i, fmt.Sprintf("%d is no connector that you may see; name one that /api/v1/connectors lists", id), nil
+		}
+	}
+	return 0, "", nil
 }

@@ -22,7 +22,7 @@ import (
 func TestWhilePostgresIsAwayTheAnswerIs503AndSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	server, url := testkit.PrivatePostgres(t, db.Up)
-	cfg := api.Config{Rate: 1000, Burst: 1000, RequestSeconds: 10}
+	cfg := api.Config{Rate: 1000, Burst: 1000, RequestSeconds: ample}
 	pool, err := postgres.Open(t.Context(), url, "echomind-api", 2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

@@ -87,8 +87,8 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	h.mux.ServeHTTP(w, r)
 	switch {
 	case w.status >= http.StatusBadRequest:
-		p := &problem.Problem{}
-		if err := json.Unmarshal(w.body.Bytes(), p); err != nil {
+		p, err := problem.Answered(w.header, w.body.Bytes())
+		if err != nil {
 			return nil, err
 		}
 		return nil, p

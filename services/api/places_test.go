@@ -20,7 +20,7 @@ import (
 // replica is another API on the same database, without the key for secrets.
 func (w *world) replica(change ...func(*api.Config)) *world {
 	w.Helper()
-	cfg := api.Config{Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100, MaxWatchers: 100}
+	cfg := api.Config{Rate: 10_000, Burst: 10_000, RequestSeconds: ample, MaxConnections: 100, MaxWatchers: 100}
 	cfg.DatabaseURL, cfg.NATSURL = w.url, "nats://127.0.0.1:1" // nobody is there
 	for _, c := range change {
 		c(&cfg)

@@ -57,7 +57,7 @@ func TestSearchesOfOneUserDoNotStandBeforeThoseOfOthers(t *testing.T) {
 	})
 	other := make(chan int, 1)
 	one7.searchesAt(other)
-	testkit.Eventually(t, time.Second, func() error { // beside the one of user 8, while 49 of theirs wait
+	testkit.Eventually(t, 5*time.Second, func() error { // beside the one of user 8, while 49 of theirs wait
 		if n := waiting(); n != 2 {
 			return fmt.Errorf("%d wait", n)
 		}

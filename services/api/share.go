@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
@@ -35,7 +36,7 @@ func newShare(all int, full func() *problem.Problem) *share {
 
 // begin waits for a place: first among the requests of the same user, so that these do not stand before those of others.
 func (s *share) begin(ctx context.Context, user int32) (done func(), err error) {
-	late := time.NewTimer(shareTimeout)
+	late := time.NewTimer(deadline.Of(shareTimeout))
 	defer late.Stop()
 	wait := func(places chan struct{}) error {
 		select {

@@ -212,7 +212,7 @@ func TestNoTokenIsInALog(t *testing.T) {
 	t.Parallel()
 	w, p := believing(t)
 	var logged bytes.Buffer
-	cfg := api.Config{Rate: 1000, Burst: 1000, RequestSeconds: 10}
+	cfg := api.Config{Rate: 1000, Burst: 1000, RequestSeconds: ample}
 	believes(&cfg, p)
 	pool, err := postgres.Open(t.Context(), w.url, "echomind-api", 2, postgres.As("echomind_api"))
 	require.NoError(t, err)

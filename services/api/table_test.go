@@ -122,7 +122,7 @@ func TestEveryPageIsForWhomTheTableSays(t *testing.T) {
 				for operation, asked := range map[identity.Operation][]string{
 					identity.GetConnector: {"GET", "/sources/%d"}, identity.PreviewSchedule: {"GET", "/sources/%d/schedule"},
 					identity.UpdateConnector: {"POST", "/sources/%d/schedule"}, identity.SyncConnector: {"POST", "/sources/%d/sync"}, identity.DisableConnector: {"POST", "/sources/%d/disable"},
-					identity.EnableConnector: {"POST", "/sources/%d/enable"},
+					identity.EnableConnector: {"POST", "/sources/%d/enable"}, identity.MakeBadge: {"POST", "/sources/%d/badge"}, identity.RevokeBadge: {"POST", "/sources/%d/badge/revoke"},
 				} {
 					want := expected(who, operation, of)
 					page := b.do(asked[0], fmt.Sprintf(asked[1], c.id), url.Values{"refresh_freq_minutes": {"77"}})

@@ -94,13 +94,24 @@ func (c *world) watchAt(client *http.Client, path string, headers ...string) *st
 	require.Equal(c, http.StatusOK, answered.StatusCode)
 	require.Equal(c, "text/event-stream", answered.Header.Get("Content-Type"))
 	s := &stream{c.T, bufio.NewScanner(answered.Body), cancel, ""}
-	require.Empty(c, s.next().data) // what it begins with
+	begins := s.read()
+	require.Equal(c, heard{id: s.last}, begins) // what it begins with
 	require.NotEmpty(c, s.last)
 	return s
 }
 
-// next reads one event, as https://html.spec.whatwg.org/multipage/server-sent-events.html says; empty where the stream has ended.
-func (s *stream) next() (h heard) {
+// next is what is told next, behind the places that a quiet stream tells; empty where the stream has ended.
+func (s *stream) next() heard {
+	s.Helper()
+	for {
+		if h := s.read(); h.kind != "" || h.id == "" {
+			return h
+		}
+	}
+}
+
+// read reads one event, as https://html.spec.whatwg.org/multipage/server-sent-events.html says; empty where the stream has ended.
+func (s *stream) read() (h heard) {
 	s.Helper()
 	for s.lines.Scan() {
 		name, value, _ := strings.Cut(s.lines.Text(), ": ")
@@ -132,9 +143,7 @@ func (s *stream) until(event string) (before []string) {
 		if h.event == event {
 			return before
 		}
-		if h.data != "" {
-			before = append(before, h.kind+h.event)
-		}
+		before = append(before, h.kind+h.event)
 	}
 }
 

@@ -212,6 +212,7 @@ func TestWhatIsNoBlackoutWindowIsRefusedWithFieldValueAndFix(t *testing.T) {
 		{map[string]any{"user_id": 1 << 32}, "body.user_id", "2.147483647e+09"},
 		{map[string]any{"spread_minutes": 1441}, "body.spread_minutes", "1440"},
 		{map[string]any{"except_connectors": []any{1, 0}}, "body.except_connectors[1]", "0 is no number of a connector"},
+		{map[string]any{"except_connectors": []any{999999}}, "body.except_connectors[0]", "999999 is no connector that you may see"},
 		{map[string]any{"except_connectors": make([]int, 101)}, "body.except_connectors", "100"},
 	} {
 		body := map[string]any{"calendar": "c", "mode": "skip"}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/natsserver"
 	"github.com/echomind/sync/internal/pgserver"
 )
@@ -76,8 +77,12 @@ func folder(t testing.TB) string {
 	return dir
 }
 
-// Main runs a package's tests, for packages with a TestMain. There is nothing to stop: see the package's comment.
-func Main(m *testing.M) int { return m.Run() }
+// Main runs a package's tests. What they call has as long as it may take on a busy machine, so it is not for tests of deadlines. There is nothing to stop: see the
+// package's comment.
+func Main(m *testing.M) int {
+	deadline.Stretch(busy)
+	return m.Run()
+}
 
 // JetStream is a client of a server, which comes back when the server does. A call without a deadline has as long as a
 // busy machine may need, where the library gives it 5 s.

@@ -221,7 +221,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.furnish()
 	s.signIn(1, identity.Superadmin)
 	require.Contains(t, s.text("main"), "Handbook")
-	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/runs", "/problems", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*"} {
+	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/runs", "/problems", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*"} {
 		s.visit(path)
 		for _, width := range []int64{1400, 900, 375} {
 			s.fits(width)

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/tools/kube/election/kubetest"
 )
 
@@ -57,7 +56,7 @@ func TestMain(m *testing.M) {
 		beCandidate(kubeconfig)
 		return
 	}
-	code := testkit.Main(m)
+	code := m.Run()
 	if server, err := theAPIServer(); err == nil {
 		server.Kill()
 	}

@@ -84,29 +84,35 @@ type pages struct {
 // New is the page of a service.
 func New(service Service) http.Handler {
 	p := &pages{service: service, crossOrigin: http.NewCrossOriginProtection()}
-	p.templates = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetURL, "parts": partsOf}).ParseFS(files, "templates/*.html"))
+	p.templates = template.Must(template.New("").Funcs(template.FuncMap{"asset": assetURL, "parts": partsOf, "pair": func(a, b any) pair { return pair{a, b} }}).ParseFS(files, "templates/*.html"))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /sign-in", p.signInForm)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	for pattern, handle := range map[string]func(*request) error{
-		"GET /{$}":                    p.sources,
-		"GET /sources/{id}":           p.source,
-		"GET /sources/{id}/schedule":  p.schedule,
-		"POST /sources/{id}/schedule": p.changeSchedule,
-		"POST /sources/{id}/{action}": p.act,
-		"GET /events":                 p.events,
-		"GET /search":                 p.search,
-		"GET /runs":                   p.runs,
-		"POST /runs/{run}/cancel":     p.cancel,
-		"GET /problems":               p.problems,
-		"POST /locks/release":         p.release,
-		"GET /administration":         p.administration,
-		"POST /tokens":                p.createToken,
-		"POST /tokens/{id}/revoke":    p.revokeToken,
-		"GET /audit":                  p.audit,
-		"POST /sign-out":              p.signOut,
-		"/":                           func(*request) error { return problem.NotFound("page") },
+		"GET /{$}":                        p.sources,
+		"GET /sources/{id}":               p.source,
+		"GET /sources/{id}/schedule":      p.schedule,
+		"POST /sources/{id}/schedule":     p.changeSchedule,
+		"POST /sources/{id}/badge":        p.makeBadge,
+		"POST /sources/{id}/badge/revoke": p.revokeBadge,
+		"POST /sources/{id}/{action}":     p.act,
+		"GET /events":                     p.events,
+		"GET /search":                     p.search,
+		"GET /runs":                       p.runs,
+		"POST /runs/{run}/cancel":         p.cancel,
+		"GET /problems":                   p.problems,
+		"POST /locks/release":             p.release,
+		"GET /deadletters":                p.letters,
+		"GET /deadletters/{seq}":          p.letter,
+		"POST /deadletters/{seq}/replay":  p.replay,
+		"POST /deadletters/{seq}/drop":    p.drop,
+		"GET /administration":             p.administration,
+		"POST /tokens":                    p.createToken,
+		"POST /tokens/{id}/revoke":        p.revokeToken,
+		"GET /audit":                      p.audit,
+		"POST /sign-out":                  p.signOut,
+		"/":                               func(*request) error { return problem.NotFound("page") },
 	} {
 		mux.HandleFunc(pattern, p.forWhom(handle))
 	}
@@ -189,6 +195,9 @@ func (q *request) common(title, at string) common {
 	own, _ := time.Now().Zone()
 	return common{ServiceZone: own, Title: title, At: at, Who: q.who, SignedIn: q.who.UserID > 0, Said: said[q.URL.Query().Get("said")], Zone: q.zone, Zones: q.zones()}
 }
+
+// pair is what a template takes that needs two things.
+type pair struct{ A, B any }
 
 // part is a piece of a sentence; a command in it stands between backquotes.
 type part struct {

@@ -39,13 +39,10 @@ type runsView struct {
 }
 
 // names are what connectors are called, by their numbers, as far as they are there and seen.
-func (q *request) names(runs []run) (map[int32]string, error) {
-	names, ids := map[int32]string{}, []int32{}
-	for _, r := range runs {
-		if !slices.Contains(ids, r.ConnectorID) {
-			ids = append(ids, r.ConnectorID)
-		}
-	}
+func (q *request) names(ids []int32) (map[int32]string, error) {
+	names := map[int32]string{}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
 	for some := range slices.Chunk(ids, 100) {
 		texts := make([]string, len(some))
 		for i, id := range some {
@@ -90,7 +87,11 @@ func (p *pages) runs(q *request) error {
 	if err := q.get("/runs", asked, &found); err != nil {
 		return err
 	}
-	names, err := q.names(found.Runs)
+	ids := make([]int32, len(found.Runs))
+	for i, r := range found.Runs {
+		ids[i] = r.ConnectorID
+	}
+	names, err := q.names(ids)
 	if err != nil {
 		return err
 	}
@@ -234,7 +235,7 @@ func (q *request) grouped(runs []run, now time.Time) ([]group, error) {
 	}
 	slices.SortStableFunc(keys, func(a, b string) int { return len(of[b]) - len(of[a]) })
 	var groups []group
-	var named []run
+	var named []int32
 	for _, key := range keys {
 		var ids []int32
 		for _, r := range of[key] {
@@ -245,7 +246,7 @@ func (q *request) grouped(runs []run, now time.Time) ([]group, error) {
 		g := group{Why: of[key][0].why(), Runs: len(of[key]), Latest: q.zone.in(of[key][0].CompletedAt, "UTC", now), More: max(0, len(ids)-mostSources)}
 		for _, id := range ids[:min(len(ids), mostSources)] {
 			g.Sources = append(g.Sources, source{ID: id})
-			named = append(named, run{ConnectorID: id})
+			named = append(named, id)
 		}
 		groups = append(groups, g)
 		if len(groups) == 50 {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -188,6 +189,7 @@ type sourceView struct {
 	MayOperate bool
 	MayWrite   bool
 	Back       string
+	Once       string
 	Created    *moment
 	Updated    *moment
 }
@@ -225,7 +227,7 @@ func (p *pages) source(q *request) error {
 	for i := range audit.Entries {
 		audit.Entries[i].Moment = q.zone.in(&audit.Entries[i].At, c.TimeZone, now)
 	}
-	view.common, view.State, view.Audit, view.Back = q.common(c.Name, "sources"), stateOf(c.Status), audit.Entries, q.with("", "")
+	view.common, view.State, view.Audit, view.Back, view.Once = q.common(c.Name, "sources"), stateOf(c.Status), audit.Entries, q.with("", ""), rand.Text()
 	view.Last, view.Next = q.zone.in(c.LastSyncAt, c.TimeZone, now), q.zone.in(c.NextSyncAt, c.TimeZone, now)
 	view.Created, view.Updated = q.zone.in(&c.CreatedAt, c.TimeZone, now), q.zone.in(&c.UpdatedAt, c.TimeZone, now)
 	if view.Remedy = remedies[view.Why.Cause]; view.Remedy == "" {
@@ -235,5 +237,41 @@ func (p *pages) source(q *request) error {
 	view.Timelines = q.timelinesOf(runs.Runs[:min(len(runs.Runs), 10)], c.TimeZone, now)
 	view.MayOperate, view.MayWrite = c.MayChange && q.who.Operates, c.MayChange && q.who.Writes
 	q.render(http.StatusOK, "source.html", view)
+	return nil
+}
+
+type badgeView struct {
+	common
+	ID   int32
+	Path string // empty where it was shown before
+	Back string
+}
+
+// makeBadge makes the link of a source's badge, and shows it this once.
+func (p *pages) makeBadge(q *request) error {
+	id, err := numberOf(q.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var made struct {
+		Path string `json:"path"`
+	}
+	asked := Operation{Method: http.MethodPost, Path: fmt.Sprintf("/connectors/%d/badge", id), Key: q.PostFormValue("once")}
+	if _, err := q.service.Ask(q.Context(), asked, &made); err != nil {
+		return err
+	}
+	q.render(http.StatusOK, "badge.html", badgeView{q.common("Badge", "sources"), id, made.Path, q.zone.to(fmt.Sprintf("/sources/%d", id))})
+	return nil
+}
+
+func (p *pages) revokeBadge(q *request) error {
+	id, err := numberOf(q.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if err := q.ask(http.MethodPost, fmt.Sprintf("/connectors/%d/badge/revoke", id), nil, nil, nil); err != nil {
+		return err
+	}
+	q.back(fmt.Sprintf("/sources/%d", id), "badge")
 	return nil
 }

@@ -267,6 +267,7 @@ var actions = []string{"sync", "enable", "disable"}
 var said = map[string]string{
 	"sync": "A sync was asked for.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
 	"cancel": "The run was cancelled.", "revoke": "The token was revoked.", "release": "The lock was taken from its run.",
+	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.",
 }
 
 // act does something to a source, and shows the page again that it was asked on.

@@ -4,6 +4,7 @@ package problem
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,6 +65,13 @@ func (p *Problem) GetHeaders() http.Header {
 		headers.Set("WWW-Authenticate", `Bearer realm="echomind"`+p.challenge)
 	}
 	return headers
+}
+
+// Answered is the problem of an answer that an operation has given.
+func Answered(header http.Header, body []byte) (*Problem, error) {
+	p := &Problem{}
+	p.retryAfter, _ = strconv.Atoi(header.Get("Retry-After")) // 0 where it says none
+	return p, json.Unmarshal(body, p)
 }
 
 func kind(name, title string, status int, detail, fix string) *Problem {
