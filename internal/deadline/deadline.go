@@ -21,14 +21,14 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: no answer within %s", e
 func (e *Error) Unwrap() error { return context.DeadlineExceeded }
 
 // times is how many times as long as it says a call has: see Stretch.
-var times time.Duration = 1
+var times int64 = 1
 
 // Stretch gives every call that many times as long. It is for programs of tests, before the first: a machine that is busy with tests stands
 // still for seconds, and few tests are about a deadline.
-func Stretch(by int) { times = time.Duration(by) }
+func Stretch(by int) { times = int64(by) }
 
 // Of is a deadline as it is kept here; for what keeps it elsewhere, such as a statement's in Postgres.
-func Of(after time.Duration) time.Duration { return times * after }
+func Of(after time.Duration) time.Duration { return time.Duration(times * int64(after)) }
 
 // Do runs call under a deadline, and returns an *Error where it passes. A deadline without a name, such as a driver's own for
 // connecting, gets the call's name.
