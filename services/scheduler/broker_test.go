@@ -179,9 +179,10 @@ func TestAPublishThatNobodyAnswersEndsWithItsDeadline(t *testing.T) {
 	s := setStage(t)
 	s.connector(nil)
 	scheduler := s.scheduler()
+	scheduler.dispatcher.within = publishTimeout
 	batch := s.claim(scheduler)
 	s.limit(func(cfg *jetstream.StreamConfig) { cfg.NoAck = true })
-	ctx, cancel := context.WithTimeout(t.Context(), publishTimeout+5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	scheduler.dispatcher.publish(ctx, batch)
 	if ctx.Err() != nil || !scheduler.dispatcher.waiting() {

@@ -76,6 +76,7 @@ func TestAStreamThatAnswersNothingHoldsABatchForItsDeadlineAndFewBytesOfIt(t *te
 	s := setStage(t)
 	s.large(20, numbers)
 	scheduler := s.scheduler()
+	scheduler.dispatcher.within = publishTimeout
 	batch := s.claim(scheduler)
 	s.limit(func(cfg *jetstream.StreamConfig) { cfg.NoAck = true })
 	scheduler.dispatcher.publish(t.Context(), batch)

@@ -170,6 +170,7 @@ func TestWhatIsAcknowledgedBehindAMessageThatIsNotIsDispatched(t *testing.T) {
 	s.servers.Stream = firstUnanswered{s.servers.Stream, new(int)}
 	s.connectors(3)
 	scheduler := s.scheduler()
+	scheduler.dispatcher.within = publishTimeout
 	scheduler.dispatcher.publish(t.Context(), s.claim(scheduler))
 	want(s, 1, `SELECT count(*) FROM open_runs WHERE publish_error = 'scheduler.publish: no answer within 5s'`)
 	want(s, 2, `SELECT count(*) FROM open_runs WHERE publish_error IS NULL`)

@@ -76,7 +76,9 @@ func (s *stage) scheduler(change ...func(*Config)) *Scheduler {
 	for _, c := range change {
 		c(&cfg)
 	}
-	return New(cfg, s.servers, s.process())
+	scheduler := New(cfg, s.servers, s.process())
+	scheduler.dispatcher.within = testkit.Patience(publishTimeout)
+	return scheduler
 }
 
 // run runs a scheduler until the test, or the function it returns, ends it.
