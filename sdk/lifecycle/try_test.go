@@ -84,9 +84,13 @@ func TestSemanticsMovesOfAConnectorThatSomebodyHoldsComeBackAtOnce(t *testing.T)
 		"complete": func() error { _, err := f.Complete(ctx, c.try.Run); return err },
 		"advance":  func() error { _, err := f.Advance(ctx, c.try.Run); return err },
 	} {
-		began := time.Now()
-		require.ErrorIs(t, move(), lifecycle.ErrHeld, name)
-		require.Less(t, time.Since(began), lockTimeout*2/3, name)
+		quickest := time.Hour
+		for range 5 { // the machine may be busy with others
+			began := time.Now()
+			require.ErrorIs(t, move(), lifecycle.ErrHeld, name)
+			quickest = min(quickest, time.Since(began))
+		}
+		require.Less(t, quickest, lockTimeout*2/3, name)
 	}
 	require.Equal(t, before, f.everything(c))
 	letGo()

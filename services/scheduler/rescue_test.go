@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const gone = -time.Second // a lease that has run out
@@ -211,7 +212,7 @@ func TestARowThatSomebodyHoldsStopsNoRescueAndNoRepeatOfOthers(t *testing.T) {
 			began := time.Now()
 			s.do(scheduler.Rescue(t.Context()))
 			s.do(scheduler.Republish(t.Context()))
-			if took := time.Since(began); took > 2*time.Second {
+			if took := time.Since(began); took > testkit.Patience(2*time.Second) {
 				t.Errorf("it waited %s for the row", took)
 			}
 			want(s, 2, `SELECT count(*) FROM open_runs WHERE trigger = 'rescue'`)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // reconfigured is a connector whose configuration has changed since it was synced.
@@ -254,7 +255,7 @@ func TestASweepEndsWithItsContext(t *testing.T) {
 	} {
 		began := time.Now()
 		_ = look(ended)
-		require.Less(t, time.Since(began), time.Second, name)
+		require.Less(t, time.Since(began), testkit.Patience(time.Second), name)
 	}
 	f.due()
 	f.sweeps()

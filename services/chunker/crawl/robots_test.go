@@ -83,7 +83,7 @@ func TestHalfAMegabyteOfRulesCostsALinkNoMoreThanOneRule(t *testing.T) {
 	for i := range links {
 		require.True(t, r.allows("/12345/a/page/of/a/site?number="+strconv.Itoa(i)))
 	}
-	require.Less(t, time.Since(start), links*time.Millisecond, "one by one they took 36 ms")
+	require.Less(t, time.Since(start), 6*links*time.Millisecond, "one by one each took 36 ms")
 	require.False(t, r.allows("/private/x"))
 	require.True(t, r.allows("/private/open/x"))
 }

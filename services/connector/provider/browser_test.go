@@ -202,7 +202,7 @@ func TestNobodyWhoConsentsIsWaitedForUntilTheEndAndNothingListensThen(t *testing
 		_, err := googles(s, shown).Refresh(ctx)
 		return err
 	})
-	require.EqualError(t, err, "connect.consent: no answer within 1ms")
+	require.EqualError(t, err, "connect.consent: no answer within "+deadline.Of(time.Millisecond).String())
 	_, err = visit(back)
 	require.Error(t, err)
 	cannot := errors.New("no terminal")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/cmd/echomind/internal/console"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/testonly/signintest"
 )
 
@@ -292,7 +293,7 @@ func TestNobodyWhoConsentsEndsWithTheDeadlineOrWithCtrlC(t *testing.T) {
 
 		out = u.connect(t.Context(), func(string) {}, append(provider, "--file", file, "--timeout", "1s")...)
 		require.Equal(t, 1, out.code)
-		require.Contains(t, out.stderr, "echomind: connect.consent: no answer within 1s; nobody has consented, and nothing is connected")
+		require.Contains(t, out.stderr, "echomind: connect.consent: no answer within "+deadline.Of(time.Second).String()+"; nobody has consented, and nothing is connected")
 		require.NoFileExists(t, file)
 	}
 }
