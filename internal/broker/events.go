@@ -26,15 +26,15 @@ type Told struct {
 }
 
 // Events reads the messages behind a place in the stream of events, up to another, one question for each. Numbers that the stream has not, or has no
-// more, are left out. It returns ErrNoStream where there is no stream.
-func (b *Broker) Events(ctx context.Context, after, through uint64) ([]Told, error) {
+// more, are left out. reached is how far it came, also with an error. It returns ErrNoStream where there is no stream.
+func (b *Broker) Events(ctx context.Context, after, through uint64) (all []Told, reached uint64, err error) {
 	stream, err := deadline.Get(ctx, "broker.stream", queryTimeout, func(ctx context.Context) (jetstream.Stream, error) {
 		return b.stream.Stream(ctx, topology.EventStream)
 	})
 	if err != nil {
-		return nil, translate("ask for the stream of events", err)
+		return nil, after, translate("ask for the stream of events", err)
 	}
-	found := make([]Told, through-after)
+	found, isAnswered := make([]Told, through-after), make([]bool, through-after)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(eventsAtOnce)
 	for i := range found {
@@ -43,11 +43,13 @@ func (b *Broker) Events(ctx context.Context, after, through uint64) ([]Told, err
 				return stream.GetMsg(ctx, after+1+uint64(i))
 			})
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				isAnswered[i] = true
 				return nil
 			}
 			if err != nil {
 				return translate("ask for an event", err)
 			}
+			isAnswered[i] = true
 			found[i] = Told{Seq: msg.Sequence, Stored: msg.Time}
 			if event, err := events.Read(msg.Header, msg.Data); err == nil {
 				found[i].Event = &event
@@ -55,14 +57,14 @@ func (b *Broker) Events(ctx context.Context, after, through uint64) ([]Told, err
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	all := found[:0]
-	for _, one := range found {
-		if one.Seq != 0 {
+	err = group.Wait()
+	for i, one := range found {
+		if !isAnswered[i] {
+			break
+		}
+		if reached++; one.Seq != 0 {
 			all = append(all, one)
 		}
 	}
-	return all, nil
+	return all, after + reached, err
 }

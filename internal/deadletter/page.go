@@ -19,13 +19,13 @@ const (
 
 // Page reads up to most letters of a filter. next is the id that the next page comes after; 0: there are no more.
 func Page(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int) (page []Letter, next uint64, err error) {
-	began, texts := time.Now(), 0
+	until, texts := time.Now().Add(pageTime), 0
 	for count, bytes := 0, 0; ; {
 		rows := portion
 		if f.ConnectorID == 0 { // each that is looked at is one of the page
 			rows = min(rows, most-len(page)+1)
 		}
-		found, err := look(ctx, stream, runs, f, rows)
+		found, err := look(ctx, stream, runs, f, rows, until)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -40,7 +40,7 @@ func Page(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 			return page, 0, nil
 		}
 		count, bytes, f.After = count+found.count, bytes+found.bytes, found.after
-		if count >= pageLetters || bytes >= pageBytes || time.Since(began) >= pageTime {
+		if count >= pageLetters || bytes >= pageBytes || !time.Now().Before(until) {
 			return page, found.after, nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/echomind/sync/internal/broker"
 )
@@ -60,11 +61,11 @@ type looked struct {
 	isLast bool
 }
 
-// look looks at up to most letters behind one.
-func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int) (found looked, err error) {
+// look looks at up to most letters behind one, and at one at least; at no more when its time is over. No time: as long as it takes.
+func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int, until time.Time) (found looked, err error) {
 	found.after = f.After
 	var all []Letter
-	for len(all) < most && found.bytes < portionBytes {
+	for len(all) < most && found.bytes < portionBytes && (until.IsZero() || len(all) == 0 || time.Now().Before(until)) {
 		raw, err := stream.Next(ctx, found.after+1, f.wire())
 		if found.isLast = errors.Is(err, broker.ErrNoLetter); found.isLast {
 			break
@@ -94,7 +95,7 @@ func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 func Walk(ctx context.Context, stream *broker.Letters, runs Runs, f Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		for {
-			found, err := look(ctx, stream, runs, f, portion)
+			found, err := look(ctx, stream, runs, f, portion, time.Time{})
 			if err != nil {
 				yield(Letter{}, err)
 				return

@@ -15,6 +15,8 @@ const (
 	badgeKept = 10 * time.Second
 	// mostBadges is of how many links it remembers that, and as many before.
 	mostBadges = 2000
+	// mostGood is of how many links it knows that they are good.
+	mostGood = 100_000
 )
 
 // badgesFound are what was found of links of badges lately, also that there are none: however many ask for one, Postgres is asked once.
@@ -25,6 +27,8 @@ type badgesFound struct {
 	mu     sync.Mutex
 	// latest is begun anew when it is full, and is before then.
 	latest, before map[badgeLink]*badgeFound
+	// good are links that led to a badge when they were looked for last: however many others guess, they are looked for again.
+	good map[badgeLink]struct{}
 }
 
 // badgeLink is the hash of a link's secret.
@@ -41,7 +45,7 @@ type badgeFound struct {
 }
 
 func newBadgesFound(rate, burst float64) *badgesFound {
-	return &badgesFound{tries: newStrangers(rate, burst), asking: newShare(1, problem.ManyBadges), latest: map[badgeLink]*badgeFound{}}
+	return &badgesFound{tries: newStrangers(rate, burst), asking: newShare(1, problem.ManyBadges), latest: map[badgeLink]*badgeFound{}, good: map[badgeLink]struct{}{}}
 }
 
 // of is the image of a link's badge; nil: there is none. look asks Postgres, for everybody who waits for the same link.
@@ -61,7 +65,7 @@ func (b *badgesFound) of(ctx context.Context, link badgeLink, address string, no
 			found.image, err = look(ctx)
 			return err
 		})
-		b.end(found, now, err)
+		b.end(link, found, now, err)
 	}
 	select {
 	case <-found.known:
@@ -82,8 +86,10 @@ func (b *badgesFound) begin(link badgeLink, address string, now time.Time) (foun
 	if found != nil && (found.until.IsZero() || now.Before(found.until)) {
 		return found, false, nil
 	}
-	if wait := b.tries.take(address, now); wait > 0 {
-		return nil, false, problem.TooMany(int(wait/time.Second) + 1)
+	if _, isGood := b.good[link]; !isGood {
+		if wait := b.tries.take(address, now); wait > 0 {
+			return nil, false, problem.TooMany(int(wait/time.Second) + 1)
+		}
 	}
 	if len(b.latest) >= mostBadges {
 		b.latest, b.before = map[badgeLink]*badgeFound{}, b.latest
@@ -94,9 +100,15 @@ func (b *badgesFound) begin(link badgeLink, address string, now time.Time) (foun
 }
 
 // end tells those who wait. A failure is told to them alone: the next one looks again.
-func (b *badgesFound) end(found *badgeFound, now time.Time, err error) {
+func (b *badgesFound) end(link badgeLink, found *badgeFound, now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	switch {
+	case err == nil && found.image == nil:
+		delete(b.good, link)
+	case err == nil && len(b.good) < mostGood:
+		b.good[link] = struct{}{}
+	}
 	found.err = err
 	if found.until = now.Add(badgeKept); err != nil {
 		found.until = now

@@ -31,7 +31,7 @@ func TestAReplayTriggersTheConnectorForgetsTheTokenAndRemovesTheLetter(t *testin
 	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
 	b.exec(`INSERT INTO documents (connector_id, source_id, status, version_token, config_version) VALUES ($1, 'a', 'stored', 'v1', 1), ($1, 'other', 'stored', 'v1', 1)`, id)
 	b.letter(topology.DocumentSubject, partOf(id, "a"))
-	r := me.do("POST", "/deadletters/1/replay", nil, "Audit-Note", "they have mended it")
+	r := me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*", "Audit-Note", "they have mended it")
 	require.Equal(t, 202, r.status, r.text)
 	require.InDelta(t, 1, r.body["id"], 0)
 	require.InDelta(t, id, r.body["connector_id"], 0)
@@ -54,7 +54,7 @@ func TestAReplayWritesNoNameIntoTheAuditThatNoDocumentHas(t *testing.T) {
 	b := newBroadcast(t)
 	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
 	b.letter(topology.DocumentSubject, partOf(id, strings.Repeat("//a@ ", 180_000)))
-	require.Equal(t, 202, me.do("POST", "/deadletters/1/replay", nil).status)
+	require.Equal(t, 202, me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*").status)
 	require.Equal(t, `{"subject": "document.process", "source_ids": []}`, one[string](b.world, `SELECT before::text FROM audit WHERE action = 'deadletters.replay'`))
 }
 
@@ -70,7 +70,7 @@ func TestATriggerWhoseRunHadParametersIsNotReplayedWithoutThem(t *testing.T) {
 	b.letter("connector.sync.word_count", "\xff", topology.HeaderSession, run.String())
 	b.exec(`SELECT moves.cancel($1)`, run)
 	for n := range 2 {
-		r := me.do("POST", fmt.Sprintf("/deadletters/%d/replay", n+1), nil)
+		r := me.do("POST", fmt.Sprintf("/deadletters/%d/replay", n+1), nil, "If-Match", "*")
 		me.refused(409, "conflict", r)
 		require.Contains(t, r.text, "GET /runs/"+run.String())
 		require.Equal(t, 200, me.do("GET", fmt.Sprintf("/deadletters/%d", n+1), nil).status)
@@ -88,7 +88,7 @@ func TestAReplayThatCannotBeSaysWhyAndKeepsTheLetter(t *testing.T) {
 	b.letter(topology.DocumentSubject, partOf(deleted, "a"))
 	b.letter(topology.DocumentSubject, "\xff", topology.HeaderSession, uuid.NewString())
 	for sequence, says := range map[int]string{1: "is disabled", 2: "was deleted", 3: "names no connector"} {
-		r := me.do("POST", fmt.Sprintf("/deadletters/%d/replay", sequence), nil)
+		r := me.do("POST", fmt.Sprintf("/deadletters/%d/replay", sequence), nil, "If-Match", "*")
 		me.refused(409, "conflict", r)
 		require.Contains(t, r.text, says)
 	}
@@ -96,7 +96,7 @@ func TestAReplayThatCannotBeSaysWhyAndKeepsTheLetter(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3}, ids)
 	require.Zero(t, one[int64](b.world, `SELECT count(*) FROM audit WHERE action LIKE 'deadletters.%'`))
 	b.exec(`SELECT moves.enable($1)`, disabled)
-	require.Equal(t, 202, me.do("POST", "/deadletters/1/replay", nil).status)
+	require.Equal(t, 202, me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*").status)
 }
 
 // The process, or the broker, may end between the commit and the removal.
@@ -118,7 +118,7 @@ func TestAReplayWhoseLetterIsNotRemovedIsAskedOnceWithItsKeyAndHarmlessWithout(t
 
 	replay := func(headers ...string) {
 		t.Helper()
-		r := me.do("POST", "/deadletters/1/replay", nil, headers...)
+		r := me.do("POST", "/deadletters/1/replay", nil, append([]string{"If-Match", "*"}, headers...)...)
 		me.refused(503, "unavailable", r)
 		require.Contains(t, r.text, "harmless")
 		require.NotEmpty(t, r.header.Get("Retry-After"))
@@ -130,7 +130,7 @@ func TestAReplayWhoseLetterIsNotRemovedIsAskedOnceWithItsKeyAndHarmlessWithout(t
 	require.Equal(t, first, b.asked(id), "it is not asked again")
 	replay()
 	require.Greater(t, b.asked(id), first)
-	me.refused(503, "unavailable", me.do("DELETE", "/deadletters/1", nil))
+	me.refused(503, "unavailable", me.do("DELETE", "/deadletters/1", nil, "If-Match", "*"))
 	require.Equal(t, int64(1), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.drop'`), "nothing is removed without an entry")
 	me.get("/deadletters/1")
 }
@@ -140,13 +140,13 @@ func TestARepeatedReplayIsAnsweredAsTheFirstAndRemovesNoOtherLetter(t *testing.T
 	b := newBroadcast(t)
 	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
 	b.letter(topology.DocumentSubject, partOf(id, "a"))
-	first := me.do("POST", "/deadletters/1/replay", nil, "Idempotency-Key", "k")
+	first := me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*", "Idempotency-Key", "k")
 	require.Equal(t, 202, first.status, first.text)
-	require.Equal(t, first.text, me.do("POST", "/deadletters/1/replay", nil, "Idempotency-Key", "k").text)
+	require.Equal(t, first.text, me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*", "Idempotency-Key", "k").text)
 	require.NoError(t, b.js.DeleteStream(t.Context(), topology.DeadLetterStream)) // one that is made anew gives the number to another
 	require.NoError(t, streams.EnsureStreams(t.Context(), b.js))
 	b.letter(topology.DocumentSubject, partOf(id, "another"))
-	require.Equal(t, first.text, me.do("POST", "/deadletters/1/replay", nil, "Idempotency-Key", "k").text)
+	require.Equal(t, first.text, me.do("POST", "/deadletters/1/replay", nil, "If-Match", "*", "Idempotency-Key", "k").text)
 	require.Equal(t, "another", me.get("/deadletters/1")["source_id"])
 }
 
@@ -157,7 +157,7 @@ func TestADroppedLetterIsGoneAndItsConnectorIsNotTriggered(t *testing.T) {
 	b.letter(topology.DocumentSubject, partOf(id, "https://ann:hunter2@example.org/a"))
 	b.letter("somebody.elses", "hello")
 	for sequence := 1; sequence <= 2; sequence++ {
-		require.Equal(t, 204, me.do("DELETE", fmt.Sprintf("/deadletters/%d", sequence), nil).status)
+		require.Equal(t, 204, me.do("DELETE", fmt.Sprintf("/deadletters/%d", sequence), nil, "If-Match", "*").status)
 	}
 	require.Zero(t, b.deadLetters().CachedInfo().State.Msgs)
 	require.Zero(t, b.asked(id))
@@ -210,10 +210,10 @@ func TestAHostileLetterIsNeverADefectOfOurs(t *testing.T) {
 		require.Equal(t, 200, r.status, r.text)
 		require.NotContains(t, r.text, "hunter2")
 		require.Less(t, len(r.text), 2<<20)
-		r = me.do("POST", path+"/replay", nil)
+		r = me.do("POST", path+"/replay", nil, "If-Match", "*")
 		require.Less(t, r.status, 500, r.text)
 		if r.status != 202 {
-			require.Equal(t, 204, me.do("DELETE", path, nil).status)
+			require.Equal(t, 204, me.do("DELETE", path, nil, "If-Match", "*").status)
 		}
 	}
 	require.Zero(t, b.deadLetters().CachedInfo().State.Msgs)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,20 +26,34 @@ func (a *API) deadLetterRoutes() {
 	register(a, identity.ListDeadLetters, http.MethodGet, "/deadletters", "List dead letters, in the order in which they were given up", http.StatusOK, a.listDeadLetters)
 	register(a, identity.GetDeadLetter, http.MethodGet, "/deadletters/{seq}", "Show a dead letter and what it carries, with secrets masked", http.StatusOK, a.getDeadLetter, mayBeMissing)
 	register(a, identity.ReplayDeadLetter, http.MethodPost, "/deadletters/{seq}/replay",
-		"Have what a dead letter is about fetched again, and remove it", http.StatusAccepted, a.replayDeadLetter, mayBeMissing)
-	register(a, identity.DropDeadLetter, http.MethodDelete, "/deadletters/{seq}", "Remove a dead letter for good", http.StatusNoContent, a.dropDeadLetter, mayBeMissing, hasNoVersion)
+		"Have what a dead letter is about fetched again, and remove it", http.StatusAccepted, a.replayDeadLetter, mayBeMissing, hasVersions)
+	register(a, identity.DropDeadLetter, http.MethodDelete, "/deadletters/{seq}", "Remove a dead letter for good", http.StatusNoContent, a.dropDeadLetter, mayBeMissing)
 }
 
-// hasNoVersion says in the document that a change needs no If-Match.
-func hasNoVersion(of *huma.Operation) {
-	of.Errors = slices.DeleteFunc(of.Errors, func(status int) bool {
-		return status == http.StatusPreconditionFailed || status == http.StatusPreconditionRequired
-	})
+// hasVersions says in the document that an operation takes If-Match.
+func hasVersions(of *huma.Operation) {
+	of.Errors = append(of.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired)
 }
 
 // BySequence names one dead letter.
 type BySequence struct {
 	Sequence string `path:"seq" maxLength:"19" pattern:"^[1-9][0-9]*$" doc:"The dead letter's id, its sequence in the stream."`
+}
+
+// LetterVersion names one dead letter for a change. A stream that was made anew, or has lost its end, gives its numbers to other letters.
+type LetterVersion struct {
+	BySequence
+	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of the letter, or *. A number may be another letter's by now."`
+}
+
+func (v LetterVersion) check(of read) error {
+	switch {
+	case v.IfMatch == "":
+		return problem.PreconditionRequired()
+	case v.IfMatch != "*" && v.IfMatch != version(of.version()):
+		return problem.PreconditionFailed()
+	}
+	return nil
 }
 
 func (b BySequence) number() (uint64, error) {
@@ -83,6 +96,9 @@ type read struct {
 	content deadletter.Content
 	payload []byte
 }
+
+// version is when the broker took it, in nanoseconds.
+func (r read) version() int64 { return r.LastAt.UnixNano() }
 
 // readLetter reads one. Where there is none the answer is 404, an error that is broker.ErrNoLetter as well, and the letter has its number alone.
 func (a *API) readLetter(ctx context.Context, by BySequence) (of read, stream *broker.Letters, err error) {
@@ -161,13 +177,13 @@ func (a *API) getDeadLetter(ctx context.Context, in *BySequence) (*OneDeadLetter
 	if err != nil {
 		return nil, err
 	}
-	out := &OneDeadLetter{Body: viewCarried(letter)}
+	out := &OneDeadLetter{ETag: version(letter.version()), Body: viewCarried(letter)}
 	return out, a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return out.Body.present(ctx, q, letter.Letter) })
 }
 
 // OnceBySequence is a change of a dead letter that is done once.
 type OnceBySequence struct {
-	BySequence
+	LetterVersion
 	Once
 }
 
@@ -187,6 +203,9 @@ func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replay
 	gone := err
 	if err != nil && !errors.Is(err, broker.ErrNoLetter) {
 		return nil, err
+	}
+	if gone == nil {
+		gone = in.check(letter)
 	}
 	out := &Replayed{}
 	out.Body.ID = int64(letter.ID)
@@ -239,8 +258,11 @@ func cannotReplay(l deadletter.Letter, why error) error {
 }
 
 // dropDeadLetter commits the entry of the audit, then removes the letter: nothing is removed without an entry.
-func (a *API) dropDeadLetter(ctx context.Context, in *BySequence) (*struct{}, error) {
-	letter, stream, err := a.readLetter(ctx, *in)
+func (a *API) dropDeadLetter(ctx context.Context, in *LetterVersion) (*struct{}, error) {
+	letter, stream, err := a.readLetter(ctx, in.BySequence)
+	if err == nil {
+		err = in.check(letter)
+	}
 	if err != nil {
 		return nil, err
 	}

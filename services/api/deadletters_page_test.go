@@ -12,6 +12,7 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -43,19 +44,52 @@ func TestDeadLettersAreLookedAtReplayedAndRemovedOnThePage(t *testing.T) {
 	require.Contains(t, filtered, "/deadletters/1")
 	require.NotContains(t, filtered, "/deadletters/3")
 
-	done := super.do("POST", "/deadletters/1/replay", url.Values{"back": {"/deadletters?connector_id=4000"}})
+	done := super.do("POST", "/deadletters/1/replay", url.Values{"version": b.shows(super, 1), "back": {"/deadletters?connector_id=4000"}})
 	require.Equal(t, http.StatusOK, done.status, done.text)
 	require.Contains(t, done.text, "It is fetched again")
 	require.Equal(t, "4000", done.at.Query().Get("connector_id"), "the page that it was asked on")
 	require.NotZero(t, b.asked(id))
-	done = super.do("POST", "/deadletters/3/drop", url.Values{})
+	done = super.do("POST", "/deadletters/3/drop", url.Values{"version": b.shows(super, 3)})
 	require.Contains(t, done.text, "The letter is removed")
 	ids, _ := b.as(1, identity.Superadmin).letterIDs("")
 	require.Equal(t, []int{2}, ids)
-	refused := super.do("POST", "/deadletters/2/replay", url.Values{})
+	refused := super.do("POST", "/deadletters/2/replay", url.Values{"version": b.shows(super, 2)})
 	require.Equal(t, http.StatusConflict, refused.status)
 	require.Contains(t, refused.text, "was deleted")
 	require.Equal(t, http.StatusNotFound, super.do("POST", "/deadletters/1/drop", url.Values{}).status)
+}
+
+// shows is the version of a letter in the form of its page.
+func (b broadcast) shows(by *browser, letter int) []string {
+	b.Helper()
+	found := regexp.MustCompile(`name="version" value="([0-9]+)"`).FindStringSubmatch(by.get(fmt.Sprintf("/deadletters/%d", letter)).text)
+	require.Len(b, found, 2)
+	return found[1:]
+}
+
+func TestAChangeOfADeadLetterIsOfTheOneThatWasShown(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	mine, others := b.connector(7, "user"), b.connector(8, "user")
+	me := b.as(1, identity.Superadmin)
+	super := me.signedIn()
+	b.letter(topology.DocumentSubject, partOf(mine, "a"))
+	shown, listed := me.do("GET", "/deadletters/1", nil), me.get("/deadletters")["dead_letters"].([]any)[0].(map[string]any)
+	require.Equal(t, fmt.Sprintf("%q", listed["version"]), shown.header.Get("ETag"))
+	form := b.shows(super, 1)
+	require.NoError(t, b.js.DeleteStream(t.Context(), topology.DeadLetterStream))
+	require.NoError(t, streams.EnsureStreams(t.Context(), b.js))
+	b.letter(topology.DocumentSubject, partOf(others, "another that has the number now"))
+	for _, change := range [][2]string{{"POST", "/deadletters/1/replay"}, {"DELETE", "/deadletters/1"}} {
+		me.refused(http.StatusPreconditionFailed, "precondition-failed", me.do(change[0], change[1], nil, "If-Match", shown.header.Get("ETag")))
+		me.refused(http.StatusPreconditionRequired, "precondition-required", me.do(change[0], change[1], nil))
+	}
+	for _, action := range []string{"replay", "drop"} {
+		require.Equal(t, http.StatusPreconditionFailed, super.do("POST", "/deadletters/1/"+action, url.Values{"version": form}).status)
+		require.Equal(t, http.StatusPreconditionFailed, super.do("POST", "/deadletters/1/"+action, url.Values{}).status)
+	}
+	require.Zero(t, b.asked(others))
+	require.Equal(t, 204, me.do("DELETE", "/deadletters/1", nil, "If-Match", me.do("GET", "/deadletters/1", nil).header.Get("ETag")).status)
 }
 
 func TestWhoMayNotSeeDeadLettersIsShownNone(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -17,7 +18,9 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/testonly/faultproxy"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -84,9 +87,9 @@ func TestDeadLettersAreForSuperadminsAndTheScopeOfTheirOperation(t *testing.T) {
 				case identity.GetDeadLetter:
 					got = me.do("GET", path, nil)
 				case identity.ReplayDeadLetter:
-					got = me.do("POST", path+"/replay", nil)
+					got = me.do("POST", path+"/replay", nil, "If-Match", "*")
 				case identity.DropDeadLetter:
-					got = me.do("DELETE", path, nil)
+					got = me.do("DELETE", path, nil, "If-Match", "*")
 				}
 				rule := identity.RuleOf(operation)
 				require.Equal(t, identity.Superadmin, rule.Role)
@@ -174,14 +177,14 @@ func TestALetterThatIsGoneIsNotFoundAndANumberThatIsNoneIsInvalid(t *testing.T) 
 	b := newBroadcast(t)
 	me := b.as(1, identity.Superadmin)
 	b.letter(topology.DocumentSubject, partOf(b.connector(7, "user"), "a"))
-	require.Equal(t, 204, me.do("DELETE", "/deadletters/1", nil).status)
+	require.Equal(t, 204, me.do("DELETE", "/deadletters/1", nil, "If-Match", "*").status)
 	for sequence, want := range map[string]int{
 		"1": 404, "99": 404, "9223372036854775807": 404, "9223372036854775808": 422, "0": 422, "-1": 422, "01": 422, "x": 422, "99999999999999999999999": 422,
 	} {
 		kind := map[int]string{404: "not-found", 422: "invalid"}[want]
 		me.refused(want, kind, me.do("GET", "/deadletters/"+sequence, nil))
-		me.refused(want, kind, me.do("POST", "/deadletters/"+sequence+"/replay", nil))
-		me.refused(want, kind, me.do("DELETE", "/deadletters/"+sequence, nil))
+		me.refused(want, kind, me.do("POST", "/deadletters/"+sequence+"/replay", nil, "If-Match", "*"))
+		me.refused(want, kind, me.do("DELETE", "/deadletters/"+sequence, nil, "If-Match", "*"))
 	}
 	require.Equal(t, int64(1), one[int64](b.world, `SELECT count(*) FROM audit WHERE action LIKE 'deadletters.%'`))
 }
@@ -193,6 +196,28 @@ func TestAStreamThatDoesNotExistHoldsNoDeadLetters(t *testing.T) {
 	me := w.as(1, identity.Superadmin)
 	require.Empty(t, me.get("/deadletters")["dead_letters"])
 	me.refused(404, "not-found", me.do("GET", "/deadletters/1", nil))
+}
+
+func TestAPageOfDeadLettersOfABrokerThatIsFarAwayIsShortAndHasANext(t *testing.T) {
+	t.Parallel()
+	server := testkit.NATS(t)
+	js := testkit.JetStream(t, server.URL())
+	require.NoError(t, streams.EnsureStreams(t.Context(), js))
+	proxy, err := faultproxy.Start(js.Conn().ConnectedAddr())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
+	far, err := proxy.URL(server.URL())
+	require.NoError(t, err)
+	b := broadcast{newWorld(t, func(c *api.Config) { c.NATSURL = far }), js}
+	const all = 40
+	for range all {
+		b.letter(topology.DocumentSubject, partOf(7, "a"))
+	}
+	proxy.Delay(75 * time.Millisecond) // all of them take 6 s, and a page has 3
+	ids, pages := b.as(1, identity.Superadmin).letterIDs("page_size=40")
+	require.Greater(t, pages, 1)
+	require.Len(t, ids, all)
+	require.IsIncreasing(t, ids)
 }
 
 func TestWhileNATSIsAwayDeadLettersAreNotAnswered(t *testing.T) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 // DeadLetter is what is shown of a message that a service gave up on. Null is what it does not say.
 type DeadLetter struct {
 	ID               int64      `json:"id" doc:"Its sequence in the stream of dead letters."`
+	Version          string     `json:"version" doc:"In quotes its ETag, the If-Match of a change."`
 	Subject          string     `json:"subject" doc:"Where the original was published to."`
 	Reason           string     `json:"reason" doc:"Why it was given up."`
 	Tries            int64      `json:"tries" doc:"How often a service began it."`
@@ -62,6 +64,7 @@ type LetterDocument struct {
 
 // OneDeadLetter is one dead letter.
 type OneDeadLetter struct {
+	ETag string `header:"ETag" doc:"Says that it is this letter: If-Match of a change."`
 	Body DeadLetterDetails
 }
 
@@ -76,7 +79,7 @@ func clipped(text string, most int, mask func(string) string) string {
 
 func viewLetter(l deadletter.Letter) DeadLetter {
 	d := DeadLetter{
-		ID: int64(l.ID), Subject: clipped(l.Subject, maxSubject, secret.Text), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
+		ID: int64(l.ID), Version: strconv.FormatInt(read{Letter: l}.version(), 10), Subject: clipped(l.Subject, maxSubject, secret.Text), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
 		OriginalSequence: int64(l.Sequence), Number: l.Number, ConnectorID: given(l.ConnectorID), FirstAt: utc(l.FirstAt), LastAt: l.LastAt.UTC(),
 		SizeBytes: int64(l.Size), CutFromBytes: int64(l.CutFrom),
 	}

@@ -59,7 +59,7 @@ type seenSince map[subject]*time.Time
 type told struct {
 	position
 	subject
-	// since is from when on somebody must see its connector to be told: when it happened, or when the run began that it ended.
+	// since is from when on somebody must see its connector to be told: when it happened, when the run began that it ended, or the first of the slots that none answers.
 	since time.Time
 	isRun bool
 	// text is empty where it is no event that is known here.
@@ -160,7 +160,7 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 	}
 	at := f.begin(depth, false)
 	if at.stored != 0 && at.seq >= depth.FirstSeq { // the last message that was read is asked for again
-		last, err := asked.Events(ctx, at.seq-1, at.seq)
+		last, _, err := asked.Events(ctx, at.seq-1, at.seq)
 		if err != nil {
 			return err
 		}
@@ -169,11 +169,7 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 		}
 	}
 	for at.seq < depth.LastSeq {
-		through := min(depth.LastSeq, at.seq+readEvents)
-		some, err := asked.Events(ctx, at.seq, through)
-		if err != nil {
-			return err
-		}
+		some, through, away := asked.Events(ctx, at.seq, min(depth.LastSeq, at.seq+readEvents))
 		if uint64(len(some)) < through-at.seq { // was it never there, or has the stream dropped it meanwhile?
 			if depth, err = asked.Depth(ctx, topology.EventStream); err != nil {
 				return err
@@ -183,7 +179,9 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 				continue
 			}
 		}
-		at = f.add(some, through)
+		if at = f.add(some, through); away != nil {
+			return away // the next look goes on behind what has come
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,6 +216,9 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 			}
 			if began := e.Run.GetStartedAt(); began != nil {
 				one.since = began.AsTime()
+			}
+			if e.Run.GetSlotLast() != nil { // no run answers them: they are of the schedule that stood then
+				one.since = e.Run.GetSlot().AsTime()
 			}
 		}
 		all = append(all, one)

@@ -71,6 +71,26 @@ func TestWhatIsFoundOfABadgesLinkIsKeptForAWhileWithinABoundAndAFailureIsNot(t *
 	require.Equal(t, was, looked, "of as many as are kept the last ones are known")
 }
 
+func TestALinkThatHasLedToABadgeIsLookedForAgainHoweverManyGuess(t *testing.T) {
+	b, now := newBadgesFound(0.0001, 1), time.Now()
+	image := []byte("image")
+	ask := func(link byte) ([]byte, error) {
+		return b.of(t.Context(), badgeLink{link}, "10.0.0.1:80", now, func(context.Context) ([]byte, error) { return image, nil })
+	}
+	found, err := ask(1)
+	require.NoError(t, err)
+	require.Equal(t, image, found)
+	_, err = ask(2)
+	require.Equal(t, http.StatusTooManyRequests, problem.Of(err).Status)
+	now, image = now.Add(badgeKept), nil // it was revoked
+	found, err = ask(1)
+	require.NoError(t, err)
+	require.Nil(t, found)
+	now = now.Add(badgeKept)
+	_, err = ask(1)
+	require.Equal(t, http.StatusTooManyRequests, problem.Of(err).Status)
+}
+
 func TestOneOfThoseWhoAskForABadgeAtOnceLooksAndTakesOfTheLimit(t *testing.T) {
 	b, now, looking, look := newBadgesFound(0.001, 1), time.Now(), make(chan struct{}), make(chan struct{})
 	answers := make(chan string, 9)

@@ -131,6 +131,8 @@ func TestTheEndOfARunThatBeganBeforeAHandoverIsNotToldToTheNewOwner(t *testing.T
 	require.Equal(t, 200, super.do("PATCH", fmt.Sprintf("/connectors/%d", id), map[string]any{"user_id": 7}, "If-Match", "*").status)
 	b.publish(events.Event{ID: uuid.NewString(), Time: time.Now().Add(time.Minute), Run: &publicpb.RunEvent{
 		ConnectorId: id, Type: "web", Verdict: "superseded", StartedAt: timestamppb.New(began)}})
+	b.publish(events.Event{ID: uuid.NewString(), Time: time.Now().Add(time.Minute), Run: &publicpb.RunEvent{ // slots of the former owner's, counted afterwards
+		ConnectorId: id, Type: "web", Verdict: "missed", Slot: timestamppb.New(began.Add(-time.Hour)), SlotLast: timestamppb.New(began), Slots: 60, StartedAt: timestamppb.New(time.Now().Add(time.Minute))}})
 	require.Empty(t, s.until(b.tells(open)))
 }
 

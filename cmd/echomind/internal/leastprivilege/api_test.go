@@ -52,6 +52,7 @@ func serveAPI(t *testing.T, url, database, role, scopes string) (conn *pgx.Conn,
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+"/api/v1"+path, nil)
 		require.NoError(t, err)
 		r.Header.Set("Authorization", "Bearer "+identity.Token(token, secret))
+		r.Header.Set("If-Match", "*")
 		answer, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		defer func() { _ = answer.Body.Close() }()
@@ -115,7 +116,7 @@ func TestTheAPIAnswersWhyAConnectorDoesNotRunAsItsOwnUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = semantic.PublishMsg(t.Context(), msg)
 	require.NoError(t, err)
-	told, err := b.Events(t.Context(), 0, 10)
+	told, _, err := b.Events(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, told, 1)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -11,6 +12,7 @@ import (
 // letter is a message that a service gave up on.
 type letter struct {
 	ID           int64     `json:"id"`
+	Version      string    `json:"version"`
 	Subject      string    `json:"subject"`
 	Reason       string    `json:"reason"`
 	Tries        int64     `json:"tries"`
@@ -140,19 +142,16 @@ func (p *pages) letter(q *request) error {
 }
 
 // replay has what a letter is about fetched again, and removes it.
-func (p *pages) replay(q *request) error {
-	if err := q.ask(http.MethodPost, letterPath(q)+"/replay", nil, nil, nil); err != nil {
-		return err
-	}
-	q.back("/deadletters", "replay")
-	return nil
-}
+func (p *pages) replay(q *request) error { return q.changeLetter(http.MethodPost, "/replay", "replay") }
 
 // drop removes a letter for good.
-func (p *pages) drop(q *request) error {
-	if err := q.ask(http.MethodDelete, letterPath(q), nil, nil, nil); err != nil {
+func (p *pages) drop(q *request) error { return q.changeLetter(http.MethodDelete, "", "drop") }
+
+// changeLetter is of the letter that was shown: its number may be another one's by now.
+func (q *request) changeLetter(method, below, done string) error {
+	if _, err := q.service.Ask(q.Context(), Operation{Method: method, Path: letterPath(q) + below, IfMatch: strconv.Quote(q.PostFormValue("version"))}, nil); err != nil {
 		return err
 	}
-	q.back("/deadletters", "drop")
+	q.back("/deadletters", done)
 	return nil
 }
