@@ -2,6 +2,7 @@ package semantic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/search/embed"
 	"github.com/echomind/sync/sdk/lifecycle"
@@ -241,8 +243,15 @@ func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {
-		if err := c.f.index.catchUp(ctx, c.f.complete); err != nil {
-			c.f.t.Logf("the index: %v", err) // who keeps house repeats it
+		for range 5 { // who keeps house repeats it; and on a busy machine an index may be late that is not away
+			var late *deadline.Error
+			away := c.f.index.catchUp(ctx, c.f.complete)
+			if away != nil {
+				c.f.t.Logf("the index: %v", away)
+			}
+			if !errors.As(away, &late) {
+				break
+			}
 		}
 	}
 	return err

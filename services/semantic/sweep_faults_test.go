@@ -273,8 +273,13 @@ func TestASweepWhosePlaceSaysNothingToThisVersionBeginsAnew(t *testing.T) {
 			c.stores(c.doc(1, "a", "half", part(0, 2)), c.completed(2))
 			overs["released"](c)
 			f.exec(`UPDATE unswept_runs SET place = $1::jsonb`, place)
-			require.NoError(t, f.Sweep(ctx))
-			require.Zero(t, f.count("unswept_runs"))
+			testkit.Eventually(t, soon, func() error { // on a busy machine its share of time may be over before
+				require.NoError(t, f.Sweep(ctx))
+				if n := f.count("unswept_runs"); n != 0 {
+					return fmt.Errorf("%d are not swept", n)
+				}
+				return nil
+			})
 			require.Zero(t, f.count("run_messages")+f.count("documents"), "everything is removed")
 			c.f.exec(`DELETE FROM connectors WHERE id = $1`, c.connector)
 			f.exec(`INSERT INTO documents (connector_id, source_id, config_version) VALUES ($1, 'late', 0)`, c.connector)
