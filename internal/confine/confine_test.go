@@ -177,8 +177,11 @@ func TestARequestThatCostsItsChildFailsAloneAndSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limits := Limits{MemoryMB: 64, CPU: time.Second}
-			if c.cause == Late {
+			limits := Limits{MemoryMB: 64, CPU: time.Minute}
+			switch c.cause {
+			case CPU:
+				limits.CPU = time.Second
+			case Late:
 				limits.Wall = 5 * time.Second
 			}
 			f := newPool(t, 2, limits)
