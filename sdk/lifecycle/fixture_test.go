@@ -2,7 +2,6 @@ package lifecycle_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 
 const lease = 15 * time.Second
 
