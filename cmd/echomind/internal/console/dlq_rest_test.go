@@ -34,6 +34,7 @@ func (p *pipeline) replays(path string) int {
 		VALUES (1, 'superadmin', '{operate}', $1, 'test') RETURNING id`, secret.Hash()).Scan(&token))
 	r, err := http.NewRequestWithContext(p.ctx, http.MethodPost, server.URL+"/api/v1/deadletters/"+path, nil)
 	require.NoError(p.t, err)
+	r.Header.Set("If-Match", "*")
 	r.Header.Set("Authorization", "Bearer "+identity.Token(token, secret))
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(p.t, err)
