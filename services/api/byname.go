@@ -17,7 +17,23 @@ type Named struct {
 // NamedVersion is Named of a change of what is there.
 type NamedVersion struct {
 	Named
+	Matching
+}
+
+// Matching says which version a change is of.
+type Matching struct {
 	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of what is changed, or *."`
+}
+
+// matches is of the ETag of what is there.
+func (m Matching) matches(stands string) error {
+	switch m.IfMatch {
+	case "":
+		return problem.PreconditionRequired()
+	case "*", stands:
+		return nil
+	}
+	return problem.PreconditionFailed()
 }
 
 // PutNamed is Named of a change, or of something new.
@@ -30,15 +46,7 @@ type PutNamed struct {
 func version(of int64) string { return `"` + strconv.FormatInt(of, 10) + `"` }
 
 // check is of what is there.
-func (c NamedVersion) check(stands int64) error {
-	switch {
-	case c.IfMatch == "":
-		return problem.PreconditionRequired()
-	case c.IfMatch != "*" && c.IfMatch != version(stands):
-		return problem.PreconditionFailed()
-	}
-	return nil
-}
+func (c NamedVersion) check(stands int64) error { return c.matches(version(stands)) }
 
 // check is of what is there; nil: nothing is.
 func (p PutNamed) check(stands *int64) error {

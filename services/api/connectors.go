@@ -239,18 +239,10 @@ func locked(ctx context.Context, q *dbgen.Queries, id int32) (dbgen.ApiChangeabl
 // Versioned is a change of a version.
 type Versioned struct {
 	ByID
-	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of what is changed, or *."`
+	Matching
 }
 
-func (v Versioned) check(of dbgen.ApiChangeable) error {
-	switch {
-	case v.IfMatch == "":
-		return problem.PreconditionRequired()
-	case v.IfMatch != "*" && v.IfMatch != etag(of.ID, of.UpdatedAt):
-		return problem.PreconditionFailed()
-	}
-	return nil
-}
+func (v Versioned) check(of dbgen.ApiChangeable) error { return v.matches(etag(of.ID, of.UpdatedAt)) }
 
 // Nothing is the answer without a body.
 type Nothing struct{}

@@ -43,17 +43,7 @@ type BySequence struct {
 // LetterVersion names one dead letter for a change. A stream that was made anew, or has lost its end, gives its numbers to other letters.
 type LetterVersion struct {
 	BySequence
-	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of the letter, or *. A number may be another letter's by now."`
-}
-
-func (v LetterVersion) check(of read) error {
-	switch {
-	case v.IfMatch == "":
-		return problem.PreconditionRequired()
-	case v.IfMatch != "*" && v.IfMatch != version(of.version()):
-		return problem.PreconditionFailed()
-	}
-	return nil
+	Matching
 }
 
 func (b BySequence) number() (uint64, error) {
@@ -96,9 +86,6 @@ type read struct {
 	content deadletter.Content
 	payload []byte
 }
-
-// version is when the broker took it, in nanoseconds.
-func (r read) version() int64 { return r.LastAt.UnixNano() }
 
 // readLetter reads one. Where there is none the answer is 404, an error that is broker.ErrNoLetter as well, and the letter has its number alone.
 func (a *API) readLetter(ctx context.Context, by BySequence) (of read, stream *broker.Letters, err error) {
@@ -177,7 +164,7 @@ func (a *API) getDeadLetter(ctx context.Context, in *BySequence) (*OneDeadLetter
 	if err != nil {
 		return nil, err
 	}
-	out := &OneDeadLetter{ETag: version(letter.version()), Body: viewCarried(letter)}
+	out := &OneDeadLetter{ETag: letterETag(letter.Letter), Body: viewCarried(letter)}
 	return out, a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return out.Body.present(ctx, q, letter.Letter) })
 }
 
@@ -205,25 +192,25 @@ func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replay
 		return nil, err
 	}
 	if gone == nil {
-		gone = in.check(letter)
+		gone = in.matches(letterETag(letter.Letter))
 	}
 	out := &Replayed{}
 	out.Body.ID = int64(letter.ID)
-	var givenUp string // when the letter that was replayed was given up: a stream that is made anew gives its number to another
+	var replayed string // the letter's version: a stream that is made anew gives its number to another
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		if gone != nil {
 			return "", gone
 		}
 		at, err := deadletter.Replay(ctx, fetchAgain(q, letter.Letter), letter.ConnectorID, []deadletter.Letter{letter.Letter})
-		return fmt.Sprint(letter.ConnectorID, " ", at.UTC().Format(time.RFC3339Nano), " ", timeOf(letter.Letter)), cannotReplay(letter.Letter, err)
+		return fmt.Sprint(letter.ConnectorID, " ", at.UTC().Format(time.RFC3339Nano), " ", letterVersion(letter.Letter)), cannotReplay(letter.Letter, err)
 	}, func(_ context.Context, _ *dbgen.Queries, done string) (err error) {
 		var at string
-		if _, err = fmt.Sscan(done, &out.Body.ConnectorID, &at, &givenUp); err == nil {
+		if _, err = fmt.Sscan(done, &out.Body.ConnectorID, &at, &replayed); err == nil {
 			out.Body.TriggerRequestedAt, err = time.Parse(time.RFC3339Nano, at)
 		}
 		return err
 	})
-	if err != nil || gone != nil || givenUp != timeOf(letter.Letter) {
+	if err != nil || gone != nil || replayed != letterVersion(letter.Letter) {
 		return out, err
 	}
 	if err := stream.Remove(ctx, letter.ID); err != nil {
@@ -232,7 +219,10 @@ func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replay
 	return out, nil
 }
 
-func timeOf(l deadletter.Letter) string { return l.LastAt.UTC().Format(time.RFC3339Nano) }
+// letterVersion tells a letter from another with its number: when it was given up, by the broker's clock, in nanoseconds.
+func letterVersion(l deadletter.Letter) string { return strconv.FormatInt(l.LastAt.UnixNano(), 10) }
+
+func letterETag(l deadletter.Letter) string { return strconv.Quote(letterVersion(l)) }
 
 // fetchAgain has documents of a letter's connector fetched again, in the transaction of the request.
 func fetchAgain(q *dbgen.Queries, l deadletter.Letter) deadletter.FetchAgain {
@@ -261,7 +251,7 @@ func cannotReplay(l deadletter.Letter, why error) error {
 func (a *API) dropDeadLetter(ctx context.Context, in *LetterVersion) (*struct{}, error) {
 	letter, stream, err := a.readLetter(ctx, in.BySequence)
 	if err == nil {
-		err = in.check(letter)
+		err = in.matches(letterETag(letter.Letter))
 	}
 	if err != nil {
 		return nil, err

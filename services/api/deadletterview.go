@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -79,7 +78,7 @@ func clipped(text string, most int, mask func(string) string) string {
 
 func viewLetter(l deadletter.Letter) DeadLetter {
 	d := DeadLetter{
-		ID: int64(l.ID), Version: strconv.FormatInt(read{Letter: l}.version(), 10), Subject: clipped(l.Subject, maxSubject, secret.Text), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
+		ID: int64(l.ID), Version: letterVersion(l), Subject: clipped(l.Subject, maxSubject, secret.Text), Reason: clipped(l.Reason, maxReason, secret.Text), Tries: int64(l.Tries), Deliveries: int64(l.Deliveries),
 		OriginalSequence: int64(l.Sequence), Number: l.Number, ConnectorID: given(l.ConnectorID), FirstAt: utc(l.FirstAt), LastAt: l.LastAt.UTC(),
 		SizeBytes: int64(l.Size), CutFromBytes: int64(l.CutFrom),
 	}

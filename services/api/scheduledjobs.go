@@ -115,13 +115,13 @@ func (a *API) getScheduledJob(ctx context.Context, in *ByName) (*OneConnector, e
 // UpdateScheduledJob is what to change of a job.
 type UpdateScheduledJob struct {
 	ByName
-	IfMatch string `header:"If-Match" maxLength:"100" doc:"The ETag of what is changed, or *."`
+	Matching
 	Body    ConnectorPatch
 }
 
 func (a *API) updateScheduledJob(ctx context.Context, in *UpdateScheduledJob) (*OneConnector, error) {
 	return ofJob(ctx, a, in.ByName, a.updateConnector, func(id ByID) UpdateConnector {
-		return UpdateConnector{Versioned{id, in.IfMatch}, in.Body}
+		return UpdateConnector{Versioned{id, in.Matching}, in.Body}
 	})
 }
 

@@ -91,10 +91,7 @@ func (q *request) showAdministration(made *token, again bool) error {
 		Tokens []token `json:"tokens"`
 		Next   *string `json:"next_page_token"`
 	}
-	asked := url.Values{"page_size": {"50"}}
-	if place := q.URL.Query().Get("page"); place != "" {
-		asked.Set("page_token", place)
-	}
+	asked := q.listed()
 	if err := q.get("/tokens", asked, &tokens); err != nil {
 		return err
 	}
@@ -126,12 +123,7 @@ func (q *request) showAdministration(made *token, again bool) error {
 	}
 	view := administrationView{common: q.common("Administration", "administration"), Tokens: tokens.Tokens, Made: made, Again: again, Once: rand.Text(), Types: types, Limits: limits.Limits,
 		MoreLimits: limits.Next != nil, Back: q.with("", "")}
-	if tokens.Next != nil {
-		view.Next = q.with("page", *tokens.Next)
-	}
-	if asked.Get("page_token") != "" {
-		view.First = q.with("page", "")
-	}
+	view.Next, view.First = q.around(asked, tokens.Next)
 	view.Roles = roles[:max(1, slices.Index(roles, q.who.Role)+1)]
 	for scope, has := range map[string]bool{"read": true, "operate": q.who.Operates, "write": q.who.Writes, "admin": q.who.Administers} {
 		if has {
@@ -187,12 +179,7 @@ type auditView struct {
 
 // audit is what people did, everywhere or to one source.
 func (p *pages) audit(q *request) error {
-	asked := url.Values{"page_size": {"50"}}
-	for name, parameter := range map[string]string{"connector_id": "connector_id", "page": "page_token"} {
-		if value := q.URL.Query().Get(name); value != "" {
-			asked.Set(parameter, value)
-		}
-	}
+	asked := q.listed("connector_id")
 	var found struct {
 		Entries []entry `json:"entries"`
 		Next    *string `json:"next_page_token"`
@@ -205,12 +192,7 @@ func (p *pages) audit(q *request) error {
 	for i := range view.Entries {
 		view.Entries[i].Moment = q.zone.in(&view.Entries[i].At, "UTC", now)
 	}
-	if found.Next != nil {
-		view.Next = q.with("page", *found.Next)
-	}
-	if asked.Get("page_token") != "" {
-		view.First = q.with("page", "")
-	}
+	view.Next, view.First = q.around(asked, found.Next)
 	q.render(http.StatusOK, "audit.html", view)
 	return nil
 }

@@ -69,12 +69,7 @@ type lettersView struct {
 
 // letters are what services gave up on, in the order in which they did.
 func (p *pages) letters(q *request) error {
-	asked := url.Values{"page_size": {"50"}}
-	for name, parameter := range map[string]string{"subject": "subject", "connector_id": "connector_id", "page": "page_token"} {
-		if value := q.URL.Query().Get(name); value != "" {
-			asked.Set(parameter, value)
-		}
-	}
+	asked := q.listed("subject", "connector_id")
 	var found struct {
 		Letters []letter `json:"dead_letters"`
 		Next    *string  `json:"next_page_token"`
@@ -85,12 +80,7 @@ func (p *pages) letters(q *request) error {
 	view := lettersView{common: q.common("Dead letters", "problems"), letterRights: q.who.letterRights(), Letters: found.Letters, Subject: asked.Get("subject"),
 		ConnectorID: asked.Get("connector_id"), Back: q.with("", "")}
 	view.Filtered = view.Subject != "" || view.ConnectorID != ""
-	if found.Next != nil {
-		view.Next = q.with("page", *found.Next)
-	}
-	if asked.Get("page_token") != "" {
-		view.First = q.with("page", "")
-	}
+	view.Next, view.First = q.around(asked, found.Next)
 	if err := q.complete(view.Letters); err != nil {
 		return err
 	}

@@ -172,6 +172,31 @@ func (q *request) get(path string, query url.Values, into any) error {
 	return q.ask(http.MethodGet, path, query, nil, into)
 }
 
+// listed is how a page of a list is asked for, by what the address says: its place, and filters.
+func (q *request) listed(filters ...string) url.Values {
+	asked := url.Values{"page_size": {"50"}}
+	for _, name := range filters {
+		if value := q.URL.Query().Get(name); value != "" {
+			asked.Set(name, value)
+		}
+	}
+	if place := q.URL.Query().Get("page"); place != "" {
+		asked.Set("page_token", place)
+	}
+	return asked
+}
+
+// around are the addresses of the next page and of the first; empty where there is none, or it is this one.
+func (q *request) around(asked url.Values, token *string) (next, first string) {
+	if token != nil {
+		next = q.with("page", *token)
+	}
+	if asked.Get("page_token") != "" {
+		first = q.with("page", "")
+	}
+	return next, first
+}
+
 // events has a page that is open be told when to show itself anew.
 func (p *pages) events(q *request) error {
 	p.service.Watch(q.ResponseWriter, q.Request)

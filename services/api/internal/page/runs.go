@@ -74,12 +74,7 @@ func (r run) why() string {
 
 // runs are the runs of all sources.
 func (p *pages) runs(q *request) error {
-	asked := url.Values{"page_size": {"50"}}
-	for name, parameter := range map[string]string{"status": "status", "type": "type", "page": "page_token"} {
-		if value := q.URL.Query().Get(name); value != "" {
-			asked.Set(parameter, value)
-		}
-	}
+	asked := q.listed("status", "type")
 	var found struct {
 		Runs          []run   `json:"runs"`
 		NextPageToken *string `json:"next_page_token"`
@@ -108,12 +103,7 @@ func (p *pages) runs(q *request) error {
 	for _, verdict := range verdicts {
 		view.States = append(view.States, choice{stateOf(verdict).Word, q.with("status", verdict), status == verdict})
 	}
-	if found.NextPageToken != nil {
-		view.Next = q.with("page", *found.NextPageToken)
-	}
-	if asked.Get("page_token") != "" {
-		view.First = q.with("page", "")
-	}
+	view.Next, view.First = q.around(asked, found.NextPageToken)
 	now := time.Now()
 	for _, r := range found.Runs {
 		one := runRow{run: r, State: stateOf(r.Status), Name: names[r.ConnectorID], At: q.zone.in(&r.DueAt, "UTC", now), Ended: q.zone.in(r.CompletedAt, "UTC", now), Why: r.why(),
