@@ -116,7 +116,7 @@ func (a *API) getScheduledJob(ctx context.Context, in *ByName) (*OneConnector, e
 type UpdateScheduledJob struct {
 	ByName
 	Matching
-	Body    ConnectorPatch
+	Body ConnectorPatch
 }
 
 func (a *API) updateScheduledJob(ctx context.Context, in *UpdateScheduledJob) (*OneConnector, error) {
