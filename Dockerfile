@@ -23,7 +23,7 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
         services/semantic/cmd/semantic services/api/cmd/api cmd/echomind; do \
       go build -C "$program" -trimpath -buildvcs=false -tags timetzdata,grpcnotrace -o /out/ \
         -ldflags "-s -w -buildid= -X '$version.release=$VERSION' -X '$version.commit=$COMMIT'" .; \
-    done
+    done; mkdir /uploads
 
 FROM scratch AS base
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
@@ -49,6 +49,8 @@ FROM base AS chunker
 LABEL org.opencontainers.image.title="echomind chunker" \
       org.opencontainers.image.description="Fetches web sites and folders, and cuts them into chunks"
 COPY --from=build /out/chunker /usr/local/bin/chunker
+# A volume that is mounted there takes over whose folder it is.
+COPY --from=build --chown=65532:65532 /uploads /uploads
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/chunker", "health"]
 ENTRYPOINT ["/usr/local/bin/chunker"]
 
@@ -71,6 +73,7 @@ FROM base AS api
 LABEL org.opencontainers.image.title="echomind api" \
       org.opencontainers.image.description="REST for users, and for the programs around the system"
 COPY --from=build /out/api /usr/local/bin/api
+COPY --from=build --chown=65532:65532 /uploads /uploads
 ENV API_ADDR=:8081
 EXPOSE 8081
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/api", "health"]

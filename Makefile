@@ -5,12 +5,13 @@ SHELL := /bin/bash
 
 SERVICES := $(addprefix ./services/,scheduler/cmd/scheduler chunker/cmd/chunker connector/cmd/connector semantic/cmd/semantic api/cmd/api)
 PROGRAMS := ./cmd/echomind $(SERVICES)
-MODULES  := . cmd/echomind services/api services/chunker services/connector services/scheduler services/semantic testonly/bench testonly/chaos testonly/model
+MODULES  := . cmd/echomind sdk/client services/api services/chunker services/connector services/internal/uploads services/scheduler services/semantic testonly/bench testonly/chaos testonly/model
 TOOLS    := $(CURDIR)/bin/tools
 BUF      := $(TOOLS)/buf
 SQLC     := $(TOOLS)/sqlc
 LINT     := $(TOOLS)/golangci-lint
 OASDIFF  := $(TOOLS)/oasdiff
+OAPI     := $(TOOLS)/oapi-codegen
 SBOM     := $(TOOLS)/cyclonedx-gomod
 VULNCHECK := $(TOOLS)/govulncheck
 CHAOS    := bin/chaos
@@ -18,7 +19,7 @@ CHAOS    := bin/chaos
 ELECTION := tools/kube/election
 # The chart's generator and tests: Kubernetes' types, for the same reason.
 CHART    := tools/helm/chart
-GENERATED := contract/proto/gen contract/proto/echomind docs/configuration.md docs/metrics.md services/api/openapi.json helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
+GENERATED := contract/proto/gen contract/proto/echomind docs/configuration.md docs/metrics.md services/api/openapi.json sdk/client/operations.gen.go helm/echomind/files/dashboards $(addprefix helm/echomind/,values.schema.json README.md files/secret-variables.yaml) ':(glob)**/dbgen/*'
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -185,7 +186,7 @@ fuzz: ## every fuzz target for FUZZ_MINUTES=60, or those of FUZZ=a name; what fa
 	for file in $$(git grep -l '^func Fuzz$(FUZZ)' -- '*_test.go'); do for target in $$(sed -n 's/^func \(Fuzz$(FUZZ)[A-Za-z]*\).*/\1/p' $$file); do \
 		go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(or $(FUZZ_MINUTES),60)m -fuzzminimizetime 20x ./$$(dirname $$file); done; done
 
-generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
+generate: $(BUF) $(SQLC) $(OAPI) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	$(BUF) format -w
 	$(BUF) generate
 	go run ./internal/pgserver/cmd/withpostgres -env SQLC_DATABASE_URL -- $(SQLC) generate
@@ -193,6 +194,7 @@ generate: $(BUF) $(SQLC) $(TOOLS)/protoc-gen-go ## regenerate what is generated
 	mv docs/configuration.md.new docs/configuration.md
 	go run ./services/api/cmd/openapi > services/api/openapi.json.new
 	mv services/api/openapi.json.new services/api/openapi.json
+	$(OAPI) -config sdk/client/generate.yaml services/api/openapi.json
 	go test -count=1 -run TestTheListOfMetricsIsCurrent ./cmd/echomind/internal/metrics -update
 	go run ./internal/observability/cmd/dashboards helm/echomind/files/dashboards
 	cd $(CHART) && GOWORK=off go run ./generate $(CURDIR)
@@ -235,7 +237,7 @@ sbom: $(SBOM) ## what is in each program and its image, as CycloneDX, into bin/s
 tidy: ## bring every go.mod up to date
 	for m in $(MODULES) $(ELECTION) $(CHART); do (cd $$m && GOWORK=off go mod tidy); done
 
-tools: $(BUF) $(SQLC) $(LINT) $(OASDIFF) $(TOOLS)/protoc-gen-go ## build the pinned tools
+tools: $(BUF) $(SQLC) $(LINT) $(OASDIFF) $(OAPI) $(TOOLS)/protoc-gen-go ## build the pinned tools
 
 $(BUF): tools/buf/go.sum
 	cd tools/buf && GOWORK=off go build -o $@ github.com/bufbuild/buf/cmd/buf
@@ -245,6 +247,8 @@ $(LINT): tools/golangci-lint/go.sum
 	cd tools/golangci-lint && GOWORK=off go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(OASDIFF): tools/oasdiff/go.sum
 	cd tools/oasdiff && GOWORK=off go build -o $@ github.com/oasdiff/oasdiff
+$(OAPI): tools/oapi-codegen/go.sum
+	cd tools/oapi-codegen && GOWORK=off go build -o $@ github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 $(SBOM): tools/sbom/go.sum
 	cd tools/sbom && GOWORK=off go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 $(VULNCHECK): tools/govulncheck/go.sum

@@ -3,6 +3,8 @@ package db_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 const newYear = `[{"name": "Neujahr", "start": "2026-01-01"}]`
@@ -89,6 +91,31 @@ func TestEachChangeOfACalendarIsAVersionAndTheLastAreKept(t *testing.T) {
 	b.refused("connectors_policies", `UPDATE connectors SET calendar_use = 'sometimes'`)
 }
 
+// Slots of before a change are decided by what stood then: that is kept, whatever the clock says of when it was replaced.
+func TestTheLastVersionsOfACalendarAreKeptAfterTheClockHasSteppedBack(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
+	change := func() (replaced int64) {
+		replaced = one[int64](b, `SELECT version FROM calendars`)
+		b.exec(`UPDATE calendars SET entries = entries || '{"name": "x", "start": "2026-01-01"}'`)
+		return replaced
+	}
+	for range 20 {
+		change()
+	}
+	b.exec(`UPDATE calendar_versions SET replaced_at = replaced_at + interval '1 hour'`)
+	replaced := change()
+	if !one[bool](b, `SELECT EXISTS (SELECT FROM calendar_versions WHERE version = $1)`, replaced) {
+		t.Error("the version that was replaced last is gone")
+	}
+	b.exec(`UPDATE calendar_versions SET version = version + 3600 * 1000000000::bigint`)
+	b.exec(`DELETE FROM calendars`)
+	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
+	if one[bool](b, `SELECT version < (SELECT max(version) FROM calendar_versions) FROM calendars`) {
+		t.Error("a calendar that was added anew has a version of before")
+	}
+}
+
 func TestOnlyAnAdministratorWritesCalendars(t *testing.T) {
 	b := newBase(t)
 	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
@@ -112,7 +139,8 @@ func TestPlanningABatchAnewReadsNoOthers(t *testing.T) {
 	b := newBase(t)
 	b.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('a', 'UTC', '[]')`)
 	w := b.watched()
-	b.force(`INSERT INTO connectors (name, type, user_id) SELECT 'c' || i, 'web', 1 + i % 9 FROM generate_series(1, 20000) i`)
+	b.force(`INSERT INTO connectors (name, type, user_id) SELECT 'c' || i, 'web', 1 + i % 9 FROM generate_series(1, 200) i`)
+	movestest.Multiply(b, b.conn, 100)
 	b.planned(100, "a")
 	b.exec(`UPDATE calendars SET entries = $1`, newYear)
 	w.on = true

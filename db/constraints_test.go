@@ -14,8 +14,10 @@ const (
 		VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 'web', 'new', now(), now(), 1, now())`
 	endedRun = `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, config_version, completed_at, status)
 		VALUES (gen_random_uuid(), 1, 'web', 'new', now(), now(), 1, now(), 'completed')`
-	imported  = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
-	aCalendar = `INSERT INTO calendars (name, time_zone, entries) VALUES ('cal', 'UTC', '[]')`
+	imported    = `INSERT INTO imported_connectors (connector_id, source, origin, key, variant) VALUES (1, `
+	aCalendar   = `INSERT INTO calendars (name, time_zone, entries) VALUES ('cal', 'UTC', '[]')`
+	operation   = `INSERT INTO operations (action, filter, user_id, role, matched, left_out) VALUES `
+	anOperation = operation + `('sync', '{}', 1, 'user', 1, 0)`
 	// asMover writes what only moves write, as the functions of schema moves do.
 	asMover = connector + `; SET LOCAL echomind.moving = 'on'`
 )
@@ -24,6 +26,24 @@ const (
 func window(name, calendar, user, kind, except, mode, spread string) string {
 	return `INSERT INTO blackouts (name, calendar, user_id, type, except_connectors, mode, spread_minutes) VALUES ('` + name + `', '` + calendar + `', ` +
 		user + `, ` + kind + `, ` + except + `, ` + mode + `, ` + spread + `)`
+}
+
+// webhook adds a webhook with the id 1, and aDelivery a message to it.
+func webhook(user, role, url, events, name string) string {
+	return `INSERT INTO webhooks (id, user_id, role, url, events, name, secret) VALUES (1, ` + user + `, ` + role + `, ` + url + `, ` + events + `, ` + name + `, 'enc:v1:k:AAAA')`
+}
+
+func aDelivery(id, kind, body, state string) string {
+	return `INSERT INTO webhook_deliveries (webhook_id, message_id, type, body, state, next_at, ended_at, last_error) VALUES (1, '` + id + `', '` + kind + `', ` + body + `, ` + state + `)`
+}
+
+var aWebhook = webhook("1", "'user'", "'https://x.example'", "'{failed}'", "''")
+
+const uploadPlace = `INSERT INTO upload_places (connector_id, user_id) VALUES (1, 1)`
+
+// uploadedFile adds a file.
+func uploadedFile(name, bytes, sha256 string) string {
+	return `INSERT INTO uploaded_files (place, name, object, bytes, sha256, uploaded_by) VALUES (1, ` + name + `, gen_random_uuid(), ` + bytes + `, ` + sha256 + `, 'test')`
 }
 
 // nonsense is, for each named constraint, a statement that it refuses after others have prepared the ground.
@@ -39,6 +59,11 @@ var nonsense = map[string]struct{ before, sql string }{
 	"event_bounds_status_first": {"", `UPDATE event_bounds SET most_status = most_verdicts + 1`},
 	"event_publisher_noted":     {"", `UPDATE event_publisher SET noted_no = 1, noted_xid = NULL`},
 	"event_publisher_one":       {"", `INSERT INTO event_publisher (one) VALUES (false)`},
+
+	"upload_places_connector":      {uploadPlace, uploadPlace},
+	"uploaded_files_name_form":     {"", uploadedFile(`E'a\nb'`, "1", "sha256('x')")},
+	"uploaded_files_bytes_range":   {"", uploadedFile("'a'", "0", "sha256('x')")},
+	"uploaded_files_sha256_length": {"", uploadedFile("'a'", "1", "'x'")},
 
 	"owner_quotas_user_id_range":    {"", `INSERT INTO owner_quotas (user_id) VALUES (-1)`},
 	"owner_quotas_connectors_range": {"", `INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, -1)`},
@@ -189,31 +214,63 @@ var nonsense = map[string]struct{ before, sql string }{
 		VALUES ('a b', 1, gen_random_uuid(), 1, '1 s', now(), now(), gen_random_uuid(), 1)`},
 	"lock_waiters_once": {"", `INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)
 		SELECT 'a', '00000000-0000-0000-0000-000000000001', 1, now(), now() FROM generate_series(1, 2)`},
-	"users_user_id_positive":         {"", `INSERT INTO users (user_id) VALUES (0)`},
-	"users_role_known":               {"", `INSERT INTO users VALUES (1, 'root')`},
-	"group_members_user_id_positive": {"", `INSERT INTO group_members VALUES (0, 'g')`},
-	"group_members_group_id_form":    {"", `INSERT INTO group_members VALUES (1, 'a b')`},
-	"request_keys_key_length":        {"", `INSERT INTO request_keys (user_id, key, asked) VALUES (1, '', '')`},
-	"request_keys_done_length":       {"", `INSERT INTO request_keys (user_id, key, asked, done) VALUES (1, 'k', '', repeat('x', 201))`},
-	"identities_issuer_length":       {"", `INSERT INTO identities VALUES ('', 'x', 1)`},
-	"identities_subject_length":      {"", `INSERT INTO identities VALUES ('x', repeat('x', 256), 1)`},
-	"identities_user_id_positive":    {"", `INSERT INTO identities VALUES ('x', 'x', 0)`},
-	"access_tokens_user_id_positive": {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (0, 'user', '{read}', sha256(''), 'x')`},
-	"access_tokens_name_length":      {"", `INSERT INTO access_tokens (name, user_id, role, scopes, secret_sha256, created_by) VALUES (repeat('x', 201), 1, 'user', '{read}', sha256(''), 'x')`},
-	"access_tokens_role_known":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'root', '{read}', sha256(''), 'x')`},
-	"access_tokens_scopes_known":     {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{}', sha256(''), 'x')`},
-	"access_tokens_secret_length":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{read}', 'secret', 'x')`},
-	"access_tokens_made_depth":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, made_through) VALUES (1, 'user', '{read}', sha256(''), 'x', '{1,2,3,4,5,6,7,8,9}')`},
-	"sign_in_links_code_length":      {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES ('code', 1, clock_timestamp())`},
-	"sign_in_links_expires_soon":     {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES (sha256(''), 1, clock_timestamp() + interval '2 hours')`},
-	"access_tokens_expires_range":    {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at) VALUES (1, 'user', '{read}', sha256(''), 'x', 'infinity')`},
-	"badges_secret":                  {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, sha256('')), (2, 2, sha256(''))`},
-	"badges_secret_length":           {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, 'secret')`},
-	"audit_source_known":             {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
-	"audit_note_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},
-	"audit_request_id_length":        {"", `INSERT INTO audit (source, login, person, action, object_id, request_id) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 201))`},
-	"audit_key_single":               {"", `UPDATE audit_key SET single = false`},
-	"provider_quotas_account_length": {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
+	"operations_action_known":              {"", operation + `('burn', '{}', 1, 'user', 1, 0)`},
+	"operations_filter_form":               {"", operation + `('sync', '[]', 1, 'user', 1, 0)`},
+	"operations_user_id_positive":          {"", operation + `('sync', '{}', 0, 'user', 1, 0)`},
+	"operations_role_known":                {"", operation + `('sync', '{}', 1, 'root', 1, 0)`},
+	"operations_matched_range":             {"", operation + `('sync', '{}', 1, 'user', 0, 0)`},
+	"operations_note_length":               {anOperation, `UPDATE operations SET note = repeat('x', 2001)`},
+	"operations_state_known":               {anOperation, `UPDATE operations SET state = 'odd'`},
+	"operations_error_length":              {anOperation, `UPDATE operations SET error = repeat('x', 2001)`},
+	"operations_ended_has_no_next":         {anOperation, `UPDATE operations SET ended_at = now()`},
+	"operation_results_known":              {"", `INSERT INTO operation_results VALUES (1, 1, 'odd', 'x')`},
+	"operation_results_reason_length":      {"", `INSERT INTO operation_results VALUES (1, 1, 'failed', repeat('x', 1001))`},
+	"users_user_id_positive":               {"", `INSERT INTO users (user_id) VALUES (0)`},
+	"users_role_known":                     {"", `INSERT INTO users VALUES (1, 'root')`},
+	"group_members_user_id_positive":       {"", `INSERT INTO group_members VALUES (0, 'g')`},
+	"group_members_group_id_form":          {"", `INSERT INTO group_members VALUES (1, 'a b')`},
+	"request_keys_key_length":              {"", `INSERT INTO request_keys (user_id, key, asked) VALUES (1, '', '')`},
+	"request_keys_done_length":             {"", `INSERT INTO request_keys (user_id, key, asked, done) VALUES (1, 'k', '', repeat('x', 201))`},
+	"identities_issuer_length":             {"", `INSERT INTO identities VALUES ('', 'x', 1)`},
+	"identities_subject_length":            {"", `INSERT INTO identities VALUES ('x', repeat('x', 256), 1)`},
+	"identities_user_id_positive":          {"", `INSERT INTO identities VALUES ('x', 'x', 0)`},
+	"access_tokens_user_id_positive":       {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (0, 'user', '{read}', sha256(''), 'x')`},
+	"access_tokens_name_length":            {"", `INSERT INTO access_tokens (name, user_id, role, scopes, secret_sha256, created_by) VALUES (repeat('x', 201), 1, 'user', '{read}', sha256(''), 'x')`},
+	"access_tokens_role_known":             {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'root', '{read}', sha256(''), 'x')`},
+	"access_tokens_scopes_known":           {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{}', sha256(''), 'x')`},
+	"access_tokens_secret_length":          {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) VALUES (1, 'user', '{read}', 'secret', 'x')`},
+	"access_tokens_made_depth":             {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, made_through) VALUES (1, 'user', '{read}', sha256(''), 'x', '{1,2,3,4,5,6,7,8,9}')`},
+	"sign_in_links_code_length":            {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES ('code', 1, clock_timestamp())`},
+	"sign_in_links_expires_soon":           {"", `INSERT INTO sign_in_links (code_sha256, token_id, expires_at) VALUES (sha256(''), 1, clock_timestamp() + interval '2 hours')`},
+	"access_tokens_expires_range":          {"", `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, expires_at) VALUES (1, 'user', '{read}', sha256(''), 'x', 'infinity')`},
+	"badges_secret":                        {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, sha256('')), (2, 2, sha256(''))`},
+	"badges_secret_length":                 {"", `INSERT INTO badges (connector_id, added_version, secret_sha256) VALUES (1, 1, 'secret')`},
+	"webhooks_user_id_positive":            {"", webhook("0", "'user'", "'https://x.example'", "'{failed}'", "''")},
+	"webhooks_role_known":                  {"", webhook("1", "'boss'", "'https://x.example'", "'{failed}'", "''")},
+	"webhooks_name_length":                 {"", webhook("1", "'user'", "'https://x.example'", "'{failed}'", "repeat('x', 201)")},
+	"webhooks_url_form":                    {"", webhook("1", "'user'", "'https://user@x.example'", "'{failed}'", "''")},
+	"webhooks_events_known":                {"", webhook("1", "'user'", "'https://x.example'", "'{recovered}'", "''")},
+	"webhooks_disabled_reason_of_disabled": {aWebhook, `UPDATE webhooks SET disabled_reason = 'x'`},
+	"webhooks_secret_sealed":               {aWebhook, `UPDATE webhooks SET secret = 'whsec_plain'`},
+	"webhooks_old_secret_sealed":           {aWebhook, `UPDATE webhooks SET old_secret = 'whsec_plain', old_secret_until = now()`},
+	"webhooks_old_secret_ends":             {aWebhook, `UPDATE webhooks SET old_secret = secret`},
+	"webhook_turns_webhook_id_fkey":        {"", `INSERT INTO webhook_turns (webhook_id) VALUES (1)`},
+	"webhook_states_webhook_id_fkey":       {"", `INSERT INTO webhook_states VALUES (1, 1, 'failed')`},
+	"webhook_states_known":                 {aWebhook, `INSERT INTO webhook_states VALUES (1, 1, 'ok')`},
+	"webhook_deliveries_webhook_id_fkey":   {"", aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'pending', now(), NULL, NULL")},
+	"webhook_deliveries_message_id_form":   {aWebhook, aDelivery("a", "webhook.test", "'{}'", "'pending', now(), NULL, NULL")},
+	"webhook_deliveries_type_known":        {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "odd", "'{}'", "'pending', now(), NULL, NULL")},
+	"webhook_deliveries_body_size":         {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "repeat('x', 16385)", "'pending', now(), NULL, NULL")},
+	"webhook_deliveries_state_known":       {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'odd', NULL, now(), NULL")},
+	"webhook_deliveries_error_length":      {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'failed', NULL, now(), repeat('x', 501)")},
+	"webhook_deliveries_waits":             {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'failed', now(), now(), NULL")},
+	"webhook_looks_one":                    {"", `INSERT INTO webhook_looks (one) VALUES (false)`},
+	"webhook_looks_phase_known":            {"", `UPDATE webhook_looks SET phase = 3`},
+	"audit_source_known":                   {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
+	"audit_note_length":                    {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},
+	"audit_request_id_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, request_id) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 201))`},
+	"audit_key_single":                     {"", `UPDATE audit_key SET single = false`},
+	"provider_quotas_account_length":       {"", `INSERT INTO provider_quotas (account, tokens, refilled_at) VALUES ('', 0, now())`},
 }
 
 func TestEveryNamedConstraintRefusesItsNonsense(t *testing.T) {

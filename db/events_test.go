@@ -153,7 +153,7 @@ func TestWhoWritesEventsBoundsThemThoughNobodyPublishes(t *testing.T) {
 	b.silence()
 	b.bounds(1000, 1000)
 	id := b.connector()
-	b.exec(`DO $$ BEGIN FOR i IN 1..3000 LOOP
+	b.exec(`DO $$ BEGIN FOR i IN 1..1200 LOOP
 		PERFORM moves.disable(c.id, 'x') FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors);
 		PERFORM moves.enable(c.id) FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors); END LOOP; END $$`)
 	if n := one[int64](b, `SELECT count(*) FROM status_events`); n < 1000 || n > 1000+1024 {

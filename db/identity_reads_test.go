@@ -89,6 +89,32 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 	}
 }
 
+// Of six connectors with 20,000 documents each those of the first five are read; one that has none is counted all the same.
+func TestDocumentsAreCountedUpToANumberInAll(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'x', 'web', 7 FROM generate_series(1, 7)`)
+	b.exec(`INSERT INTO documents (connector_id, source_id, status, error, chunk_count, config_version)
+		SELECT c.id, n, CASE n % 1000 WHEN 0 THEN 'failed' ELSE 'stored' END, CASE n % 1000 WHEN 0 THEN 'not a PDF' END, 1, c.config_version FROM connectors c, generate_series(1, 20000) n WHERE c.id < 7`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		var counted string
+		if err := tx.QueryRow(t.Context(), `SELECT string_agg(coalesce(failed::text, '?'), ' ' ORDER BY connector_id)
+			FROM api.count_documents((SELECT array_agg(id ORDER BY id) FROM api.connectors), 1000000)`).Scan(&counted); err != nil || counted != "20 20 20 20 20 ? 0" {
+			t.Errorf("%q, %v", counted, err)
+		}
+		if n, plan := buffersOf(t, tx, `SELECT * FROM api.count_documents((SELECT array_agg(id ORDER BY id) FROM api.connectors), 100000)`); n > 60_000 {
+			t.Errorf("%d buffers:\n%s", n, plan)
+		} else {
+			t.Logf("%d buffers", n)
+		}
+	})
+	b.serves(identity.Who{UserID: 8, Role: identity.User}, func(tx pgx.Tx) {
+		var rows int
+		if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM api.count_documents(ARRAY[1, 2, 99], 100)`).Scan(&rows); err != nil || rows != 0 {
+			t.Errorf("%d rows, %v", rows, err)
+		}
+	})
+}
+
 // What a connector did before it was handed over is not read for its new owner.
 func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 	b := newBase(t)
@@ -105,10 +131,10 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 			most int64
 		}{
 			"runs": {`SELECT * FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 26))
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL, 26))
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
 			"why": {`SELECT status FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
 			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
 				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
 		} {
@@ -131,7 +157,7 @@ func TestAPageOfRunsThatNobodyHasCountedYetAsksForThoseOfThePage(t *testing.T) {
 	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
 		for _, verdict := range []string{"NULL", "'failed'", "'running'"} {
 			n, plan := buffersOf(t, tx, strings.NewReplacer("$id", fmt.Sprint(id), "$verdict", verdict).Replace(`SELECT * FROM api.runs WHERE connector_id = $id
-				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', $verdict, 26))
+				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', $verdict, NULL, NULL, 26))
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000')
 				AND ($verdict::text IS NULL OR status = $verdict) ORDER BY started_at DESC, id DESC LIMIT 26`))
 			if n > 2000 {

@@ -162,8 +162,10 @@ func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
 	b.exec(`INSERT INTO blackouts (name, calendar, mode) VALUES ('x', 'x', 'skip')`)
 	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, calendar) VALUES ('j', 'word_count', 1, 'x')`)
+	b.exec(aWebhook)
+	b.exec(aDelivery("msg_aaaaaaaaaaaaaaaaaaaa", "webhook.test", "'{}'", "'pending', now(), NULL, NULL"))
 	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.sources", "api.chunks", "api.locks", "api.limits", "api.chained", "api.blackouts", "api.conditions", "api.scheduled_jobs",
-		"api.calendar_users", "api.changeable_calendars", "api.changeable_blackouts"} {
+		"api.calendar_users", "api.changeable_calendars", "api.changeable_blackouts", "api.webhooks", "api.webhook_deliveries", "api.changeable_webhooks"} {
 		b.exec(`BEGIN`)
 		b.exec(`SET LOCAL ROLE echomind_api`)
 		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {

@@ -149,3 +149,18 @@ func TestMovesDoNotCountConnectors(t *testing.T) {
 		t.Error("the count was written")
 	}
 }
+
+// Promise 4: what its new viewers may not see is gone, and still it does not stand there without a word.
+func TestWhatIsOffOrHasFailedSaysSoToItsNewOwner(t *testing.T) {
+	b := newBase(t)
+	for _, change := range []string{`user_id = 8`, `scope = 'org'`, `type = 'file'`} {
+		off, failed := b.connector(), b.connector()
+		b.exec(`SELECT moves.disable($1, 'leaks private.example')`, off)
+		try := b.syncing(failed)
+		b.exec(`SELECT moves.fail($1, $2, 'transient', 'cannot read private.example')`, try.Run, try.ID)
+		b.exec(`UPDATE connectors SET `+change+` WHERE id IN ($1, $2)`, off, failed)
+		b.holds(off, `c.status = 'DISABLED' AND c.status_message = 'disabled before its type, user or scope changed'`)
+		b.holds(failed, `c.status = 'ERROR' AND c.status_message = 'failed before its type, user or scope changed' AND c.next_sync_at <= clock_timestamp()`)
+		b.exec(`DELETE FROM connectors`)
+	}
+}

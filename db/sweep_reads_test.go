@@ -55,7 +55,7 @@ func (b *base) leaves(id int32, ended, stays, open uuid.UUID, from, to int) {
 
 func TestAStatementOfASweepReadsItsBatchWhateverStandsOnStatisticsOfAQuietTime(t *testing.T) {
 	b := newBase(t)
-	const few, many, batch = 5_000, 100_000, 200
+	const few, many, batch = 5_000, 40_000, 200
 	id := b.connector()
 	open := b.syncing(id)
 	ended, stays := uuid.New(), uuid.New()

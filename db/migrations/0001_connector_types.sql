@@ -245,12 +245,13 @@ BEGIN
         ELSIF NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by THEN
             NEW.updated_by := (SELECT a.person FROM moves.actor() a);
         END IF;
-        NEW.version := version_after(CASE WHEN TG_OP = 'UPDATE' THEN OLD.version END);
+        -- Those of a name only grow, also where the clock has stepped back since one of that name was deleted.
+        NEW.version := version_after(CASE WHEN TG_OP = 'UPDATE' THEN OLD.version ELSE (SELECT max(v.version) FROM calendar_versions v WHERE v.name = NEW.name) END);
     END IF;
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO calendar_versions (version, name, time_zone, entries) VALUES (OLD.version, OLD.name, OLD.time_zone, OLD.entries);
         DELETE FROM calendar_versions v WHERE v.name = OLD.name AND v.version IN
-            (SELECT k.version FROM calendar_versions k WHERE k.name = OLD.name ORDER BY k.replaced_at DESC OFFSET 20);
+            (SELECT k.version FROM calendar_versions k WHERE k.name = OLD.name ORDER BY k.version DESC OFFSET 20);
     END IF;
     IF TG_OP = 'UPDATE' THEN
         NEW.updated_at := clock_timestamp();

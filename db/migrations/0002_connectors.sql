@@ -199,8 +199,8 @@ CREATE INDEX connectors_due_by_owner ON connectors (type, user_id, due_at) WHERE
 CREATE INDEX connectors_condition ON connectors (condition, asks_condition, next_sync_at) WHERE condition IS NOT NULL;
 -- lock_unplanned: rows whose cron schedule has to be worked out.
 CREATE INDEX connectors_needs_plan ON connectors (id) WHERE needs_plan;
--- ConnectorsByStatus: how many have failed or are switched off, for the metrics.
-CREATE INDEX connectors_at_fault ON connectors (type) WHERE at_fault;
+-- ConnectorsByStatus: how many have failed or are switched off, for the metrics. api.note_faults: which, in pages.
+CREATE INDEX connectors_at_fault ON connectors (type, id) WHERE at_fault;
 -- Backlog: the one that is put off longest, for the metrics. Few enter it.
 CREATE INDEX connectors_put_off ON connectors (type, put_off_since) WHERE put_off_since IS NOT NULL;
 -- Search: the connectors a user may read.

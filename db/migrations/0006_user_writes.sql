@@ -134,7 +134,9 @@ BEGIN
         NEW.next_parameters := NULL;        -- and these for another configuration
         NEW.parameters_due_at := NULL;
         IF (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
-            NEW.status_message := NULL;     -- it tells new viewers what they may not have seen
+            -- What it said is not for new viewers; that it is off, or has failed, still says why.
+            NEW.status_message := CASE NEW.status WHEN 'DISABLED' THEN 'disabled before its type, user or scope changed'
+                WHEN 'ERROR' THEN 'failed before its type, user or scope changed' END;
         END IF;
         IF OLD.run_id IS NULL AND OLD.listing IS NOT NULL THEN   -- what it spoke of is to be swept
             INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated)

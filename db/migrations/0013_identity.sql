@@ -523,7 +523,7 @@ SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh
     c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
     c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
     c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.concurrency_keys, c.waits_for_key, c.kept_plan, c.parameters_due_at, c.synced_version,
-    now()::timestamptz AS seen_at,
+    c.follows, now()::timestamptz AS seen_at,
     api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
         AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
 FROM connectors c
@@ -656,7 +656,7 @@ END $$;
 CREATE VIEW api.runs AS
 SELECT r.id, r.connector_id, r.type, r.trigger, r.slot, r.slot_last, r.missed_count, r.due_at, r.started_at, r.dispatched_at, r.dispatches,
     r.trigger_requested_at, r.deletions_allowed_at, r.parameters, r.picked_up_at, r.fetched_at, r.completed_at, r.status, r.reason, r.error_message,
-    r.total, r.stored, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
+    r.total, r.stored, r.checkpoint_no, r.documents_processed, r.documents_failed, r.documents_deleted, r.documents_unchanged, r.chunks_stored, r.listing_whole,
     r.config_version, r.waits_until, r.wait_message, r.resources, r.progress_done, r.progress_total, r.progress_text,
     CASE WHEN r.warnings IS NULL OR api.is_superadmin() OR EXISTS (SELECT FROM api.changeable k WHERE k.id = r.connector_id) THEN r.warnings END AS warnings, r.result
 FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connector_id) AND r.config_version >= coalesce((
@@ -664,14 +664,17 @@ FROM scheduler_runs r WHERE api.is_superadmin() OR (api.sees_connector(r.connect
 
 -- When the last of a page of a connector's runs began, of those that somebody sees, and saw then; infinity: there is none. api.runs asks for each run who sees it: a
 -- reader of a page names this bound, or the planner may have all of the connector's runs asked. It looks no further back than since, and for what runs no further than the oldest of it.
+-- Of those that have ended it takes what ended from ended_since on, and where ended_before is not null those alone that ended before it.
 -- +goose StatementBegin
-CREATE FUNCTION api.runs_reach(connector integer, since timestamptz, before timestamptz, before_id uuid, verdict text, page integer) RETURNS timestamptz
+CREATE FUNCTION api.runs_reach(connector integer, since timestamptz, before timestamptz, before_id uuid, verdict text, ended_since timestamptz, ended_before timestamptz, page integer)
+    RETURNS timestamptz
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
     SELECT coalesce(min(l.started_at), 'infinity') FROM api.seen_since(connector) s CROSS JOIN LATERAL (
         SELECT r.started_at FROM scheduler_runs r
         WHERE r.connector_id = connector AND r.started_at >= greatest(s.at, since,
                 CASE verdict WHEN 'running' THEN (SELECT coalesce(min(o.started_at), 'infinity') FROM open_runs o WHERE o.connector_id = connector) END)
             AND r.started_at <= before AND (r.started_at, r.id) < (before, before_id) AND r.config_version >= s.version AND (verdict IS NULL OR r.status = verdict)
+            AND (r.completed_at IS NULL OR ended_since IS NULL OR r.completed_at >= ended_since) AND (ended_before IS NULL OR r.completed_at < ended_before)
         ORDER BY r.started_at DESC, r.id DESC LIMIT page) l
     WHERE s.version IS NOT NULL
 $$;
@@ -828,6 +831,38 @@ BEGIN
             GROUP BY regexp_replace(left(d.error, 300), '[a-z]+://[^ ]+|[0-9]{4,}', '', 'g')
             ORDER BY count(*) DESC, min(d.error) LIMIT page;
     END IF;
+END $$;
+-- +goose StatementEnd
+
+-- How many documents of each of some connectors search finds, and how many are failed, of those that somebody sees. For the second the documents are read, up to
+-- a number in all: it is null of a connector that has more than is left of that.
+-- +goose StatementBegin
+CREATE FUNCTION api.count_documents(connectors integer[], most integer) RETURNS TABLE (connector_id integer, documents bigint, failed bigint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    since bigint;
+    rest bigint := least(most, 100000);
+    looked bigint;
+BEGIN
+    FOR connector_id, since, documents IN   -- the smallest first
+        SELECT i.id, i.version, i.documents FROM (
+            SELECT u.id, s.version, (SELECT coalesce(sum(n.documents), 0)::bigint FROM document_counts n
+                WHERE n.connector_id = u.id AND n.config_version >= s.version) AS documents
+            FROM unnest(connectors) u(id) CROSS JOIN LATERAL api.seen_since(u.id) s WHERE s.version IS NOT NULL) i
+        ORDER BY i.documents, i.id
+    LOOP
+        failed := NULL;
+        IF documents <= rest THEN   -- of one that has more none is read
+            SELECT count(*), count(*) FILTER (WHERE d.status = 'failed' AND d.config_version >= since) INTO looked, failed
+            FROM (SELECT l.status, l.config_version FROM documents l WHERE l.connector_id = count_documents.connector_id
+                ORDER BY l.source_id LIMIT rest + 1) d;
+            rest := rest - looked;
+        END IF;
+        IF rest < 0 THEN
+            failed := NULL;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
 END $$;
 -- +goose StatementEnd
 

@@ -14,16 +14,16 @@ import (
 var readers = map[string][]string{
 	"Every service": programs, "Traces": programs, "Traces: OTLP": programs, "Access to NATS": append([]string{"setup", "echomind"}, programs...),
 	"Scheduler": {"scheduler"}, "Scheduler: default intervals": {"scheduler"}, "Scheduler: leader election": {"scheduler"}, "Worker kit": {"chunker", "connector"},
-	"Reading": {"chunker", "connector"},
+	"Reading": {"chunker", "connector"}, "Accounts at Google and Microsoft": {"connector", "api"},
 	"Chunker": {"chunker"}, "Connector": {"connector"}, "Secrets": {"connector", "api", "echomind"}, "Semantic": {"semantic"},
 	"Search index": {"semantic", "echomind"}, "echomind, the command line": {"echomind"}, "echomind streams apply": {"setup"},
-	"echomind run": nil, "API": {"api"}, "API: who signs in elsewhere": {"api"},
+	"echomind run": nil, "Uploads": {"api", "chunker"}, "API": {"api"}, "API: who signs in elsewhere": {"api"},
 }
 
 // ours are the settings that docker-compose.yml decides itself.
 var ours = []string{
 	"DATABASE_URL", "NATS_URL", "NATS_USER", "NATS_PASSWORD", "NATS_INBOX_PREFIX", "SECRETS_KEY", "CHUNKER_FILE_ROOTS",
-	"QDRANT_API_KEY", "SCHEDULER_LEADER_ELECTION",
+	"QDRANT_API_KEY", "SCHEDULER_LEADER_ELECTION", "UPLOAD_URL",
 }
 
 // senseless are the settings that nobody is given, and why.

@@ -109,7 +109,7 @@ func (x *explanation) failed() {
 		return
 	}
 	x.answer.Failed = &x.Failed
-	for _, line := range x.Failed.Lines() {
+	for _, line := range x.Failed.Lines(x.answer.ConnectorID) {
 		x.fact("%s", line)
 	}
 }

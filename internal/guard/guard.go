@@ -39,6 +39,8 @@ func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 type Guard struct {
 	setting string
 	allow   []netip.Prefix
+	// only: public addresses are exceptions as well.
+	only bool
 }
 
 // New returns a guard that allows public addresses and those in allow. setting is the name of the setting that lists allow;
@@ -48,6 +50,13 @@ func New(setting string, allow []netip.Prefix) *Guard {
 	for _, p := range allow {
 		g.allow = append(g.allow, unmapPrefix(p))
 	}
+	return g
+}
+
+// Only returns a guard that allows the addresses in allow and no others, public ones neither.
+func Only(setting string, allow []netip.Prefix) *Guard {
+	g := New(setting, allow)
+	g.only = true
 	return g
 }
 
@@ -62,6 +71,9 @@ func (g *Guard) Check(addr netip.Addr) error {
 		target = inner
 	}
 	reason := reserved(target)
+	if reason == "" && g.only {
+		reason = "not listed"
+	}
 	if reason == "" {
 		return nil
 	}

@@ -130,6 +130,14 @@ func TestAnAllowedRangeIsAnException(t *testing.T) {
 	}
 }
 
+func TestWhereOnlyListedAddressesAreAllowedPublicOnesAreRefusedToo(t *testing.T) {
+	g := guard.Only("API_WEBHOOK_ALLOW_CIDRS", prefixes(t, "10.0.0.0/8", "1.1.1.1/32"))
+	for addr, ok := range map[string]bool{"10.1.2.3": true, "1.1.1.1": true, "1.1.1.2": false, "127.0.0.1": false} {
+		require.Equal(t, ok, g.Check(netip.MustParseAddr(addr)) == nil, addr)
+	}
+	require.EqualError(t, g.Check(netip.MustParseAddr("1.1.1.2")), "address 1.1.1.2 is refused (not listed): add 1.1.1.2/32 to API_WEBHOOK_ALLOW_CIDRS if this service may connect to it")
+}
+
 func TestTheErrorNamesTheAddressAndTheSetting(t *testing.T) {
 	err := guard.New("CHUNKER_ALLOW_CIDRS", nil).Check(netip.MustParseAddr("169.254.169.254"))
 	require.EqualError(t, err, "address 169.254.169.254 is refused (link-local, where cloud metadata lives, RFC 3927): "+

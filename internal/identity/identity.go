@@ -79,10 +79,15 @@ type Who struct {
 	Scopes          []Scope
 	// Groups are those that the user is in; Leads those of them that the user leads.
 	Groups, Leads []string
+	// SaidGroups and SaidLeads are those of them that an issuer has said; the others are written down.
+	SaidGroups, SaidLeads []string
 }
 
 // Has says whether what the request was signed in with may be used for something.
 func (w Who) Has(scope Scope) bool { return slices.Contains(w.Scopes, scope) }
+
+// HasOne says whether it may be used for one of several things.
+func (w Who) HasOne(scopes []Scope) bool { return slices.ContainsFunc(scopes, w.Has) }
 
 // ChangeGroups are the groups whose connectors the user may change.
 func (w Who) ChangeGroups() []string {

@@ -23,6 +23,9 @@ const (
 	PreviewSchedule  Operation = "connectors.schedule.preview"
 	MakeBadge        Operation = "connectors.badge.make"
 	RevokeBadge      Operation = "connectors.badge.revoke"
+	ListFiles        Operation = "files.list"
+	UploadFiles      Operation = "files.upload"
+	DeleteFile       Operation = "files.delete"
 	ListDocuments    Operation = "documents.list"
 	FailedDocuments  Operation = "documents.failed"
 	Search           Operation = "search"
@@ -54,6 +57,16 @@ const (
 	ReplayDeadLetter Operation = "deadletters.replay"
 	DropDeadLetter   Operation = "deadletters.drop"
 
+	ListWebhooks   Operation = "webhooks.list"
+	GetWebhook     Operation = "webhooks.get"
+	CreateWebhook  Operation = "webhooks.create"
+	UpdateWebhook  Operation = "webhooks.update"
+	DeleteWebhook  Operation = "webhooks.delete"
+	RotateWebhook  Operation = "webhooks.secret.rotate"
+	TestWebhook    Operation = "webhooks.test"
+	ListDeliveries Operation = "webhooks.deliveries.list"
+	ReplayDelivery Operation = "webhooks.deliveries.replay"
+
 	ListJobs            Operation = "jobs.list"
 	ListScheduledJobs   Operation = "scheduled_jobs.list"
 	GetScheduledJob     Operation = "scheduled_jobs.get"
@@ -62,6 +75,13 @@ const (
 	DisableScheduledJob Operation = "scheduled_jobs.disable"
 	TriggerScheduledJob Operation = "scheduled_jobs.trigger"
 	ScheduledJobHistory Operation = "scheduled_jobs.history"
+
+	PreviewOperation Operation = "operations.preview"
+	CreateOperation  Operation = "operations.create"
+	ListOperations   Operation = "operations.list"
+	GetOperation     Operation = "operations.get"
+	OperationResults Operation = "operations.results"
+	CancelOperation  Operation = "operations.cancel"
 )
 
 // Right is what somebody must have of a connector that an operation is about.
@@ -104,6 +124,9 @@ var rules = map[Operation]Rule{
 	PreviewSchedule:  {Read, User, ToSee},
 	MakeBadge:        {Write, User, ToChange},
 	RevokeBadge:      {Write, User, ToChange},
+	ListFiles:        {Read, User, ToSee},
+	UploadFiles:      {Write, User, ToChange},
+	DeleteFile:       {Write, User, ToChange},
 	ListDocuments:    {Read, User, ToSee},
 	FailedDocuments:  {Read, User, ToSee},
 	Search:           {Read, User, Nothing},
@@ -135,6 +158,16 @@ var rules = map[Operation]Rule{
 	ReplayDeadLetter: {Operate, Superadmin, Nothing},
 	DropDeadLetter:   {Write, Superadmin, Nothing},
 
+	ListWebhooks:   {Read, User, Nothing},
+	GetWebhook:     {Read, User, Nothing},
+	CreateWebhook:  {Write, User, Nothing},
+	UpdateWebhook:  {Write, User, Nothing},
+	DeleteWebhook:  {Write, User, Nothing},
+	RotateWebhook:  {Write, User, Nothing},
+	TestWebhook:    {Operate, User, Nothing},
+	ListDeliveries: {Read, User, Nothing},
+	ReplayDelivery: {Operate, User, Nothing},
+
 	ListJobs:            {Read, Admin, Nothing},
 	ListScheduledJobs:   {Read, Admin, Nothing},
 	GetScheduledJob:     {Read, User, ToSee},
@@ -143,6 +176,23 @@ var rules = map[Operation]Rule{
 	DisableScheduledJob: {Operate, User, ToChange},
 	TriggerScheduledJob: {Operate, User, ToChange},
 	ScheduledJobHistory: {Read, User, ToSee},
+
+	PreviewOperation: {Operate, User, Nothing},
+	CreateOperation:  {Operate, User, Nothing},
+	ListOperations:   {Read, User, Nothing},
+	GetOperation:     {Read, User, Nothing},
+	OperationResults: {Read, User, Nothing},
+	CancelOperation:  {Operate, User, Nothing},
+}
+
+// ScopesOf are the scopes of which one is needed for an operation. What is done to many takes Operate or Write: the operation itself looks whether the token has the
+// one of what is to be done to each.
+func ScopesOf(operation Operation) []Scope {
+	switch operation {
+	case PreviewOperation, CreateOperation, CancelOperation:
+		return []Scope{Operate, Write}
+	}
+	return []Scope{RuleOf(operation).Scope}
 }
 
 // Operations are all of them.

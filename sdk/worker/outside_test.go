@@ -66,6 +66,7 @@ func exported(t *testing.T, pattern string) packages {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,DepOnly", pattern)
 	list.Stderr = os.Stderr
+	list.Env = append(os.Environ(), "GOWORK=off") // sdk/client is another module, and imports nothing of ours
 	out, err := list.Output()
 	require.NoError(t, err)
 	found, files := packages{ours: map[string]bool{}}, map[string]string{}

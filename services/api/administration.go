@@ -24,7 +24,7 @@ func (a *API) administrationRoutes() {
 type Lock struct {
 	Key           string     `json:"key"`
 	Epoch         *int64     `json:"epoch" doc:"A number that grows with each time that a key is given."`
-	RunID         *uuid.UUID `json:"run_id" doc:"Who holds it, where you see that connector."`
+	RunID         *uuid.UUID `json:"run_id" nullable:"true" doc:"Who holds it, where you see that connector."`
 	ConnectorID   *int32     `json:"connector_id"`
 	ConnectorName *string    `json:"connector_name"`
 	AcquiredAt    *time.Time `json:"acquired_at"`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
@@ -29,6 +31,8 @@ import (
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 	"github.com/echomind/sync/services/api/internal/signin"
+	"github.com/echomind/sync/services/api/internal/webhooks"
+	"github.com/echomind/sync/services/internal/uploads"
 )
 
 const (
@@ -61,7 +65,12 @@ type API struct {
 	watchers  *watchers
 	searcher  *search.Searcher
 	searches  *share
+	bulk      *bulk
+	bucket    *uploads.Bucket // nil = no place for uploads
+	uploading *share
 	ways      *signin.Ways
+	issuer    *signin.Page
+	webhooks  *webhooks.Service
 	// crossOrigin tells requests that another site has a browser make.
 	crossOrigin *http.CrossOriginProtection
 	metrics     *metrics
@@ -92,7 +101,16 @@ func RunAnd(ctx context.Context, cfg Config, process connect.Process, started fu
 		return err
 	}
 	defer a.streams.close()
-	return a.serve(ctx, started)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.serve(ctx, started) })
+	group.Go(func() error { a.keepWorking(ctx); return nil })
+	group.Go(func() error { return a.keepUploads(ctx) })
+	group.Go(func() error { a.webhooks.Run(ctx); return nil })
+	err = group.Wait()
+	if a.bucket != nil {
+		err = errors.Join(err, a.bucket.Close())
+	}
+	return err
 }
 
 // New makes the service on an open pool, whose login is a member of echomind_api.
@@ -109,10 +127,22 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 	if err != nil {
 		return nil, err
 	}
+	told, err := cfg.toldAddresses()
+	if err != nil {
+		return nil, err
+	}
 	a := &API{
-		ways: ways, crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), badges: newBadgesFound(cfg.Rate, cfg.Burst), proxies: trusted,
+		webhooks: webhooks.New(webhooks.Config{Allow: told, MostFailing: time.Duration(cfg.WebhookFailingHours) * time.Hour, PageURL: strings.TrimSuffix(cfg.SignIn.PageURL, "/")},
+			pool, ring, process.Metrics, process.Log.With("service", "api")),
+		ways: ways, issuer: signin.NewPage(ways, ring, process.Log.With("service", "api")), crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), badges: newBadgesFound(cfg.Rate, cfg.Burst), proxies: trusted,
 		chains: newShare(1, problem.ManyChains), searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newShare(int(max(1, cfg.DatabaseMaxConns/2)), problem.ManySearches),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
+	}
+	a.bulk = newBulk()
+	if a.uploading = newShare(cfg.UploadsAtOnce, problem.ManyUploads); cfg.Uploads.URL != "" {
+		if a.bucket, err = uploads.Open(context.Background(), cfg.Uploads); err != nil {
+			return nil, err
+		}
 	}
 	a.feed, a.watchers = newFeed(a.streams), newWatchers(cfg.MaxWatchers, a.metrics.watchers)
 	ourWords()
@@ -158,6 +188,7 @@ func OpenAPI() ([]byte, error) {
 func (a *API) routes() {
 	a.identityRoutes()
 	a.connectorRoutes()
+	a.uploadRoutes()
 	a.badgeRoutes()
 	a.runRoutes()
 	a.jobRoutes()
@@ -169,9 +200,19 @@ func (a *API) routes() {
 	a.searchRoutes()
 	a.watchRoutes()
 	a.deadLetterRoutes()
+	a.webhookRoutes()
+	a.operationRoutes()
 }
 
 const operationKey = "operation"
+
+func scopesOf(operation identity.Operation) string {
+	names := make([]string, 0, 2)
+	for _, scope := range identity.ScopesOf(operation) {
+		names = append(names, string(scope))
+	}
+	return strings.Join(names, " or ")
+}
 
 // register adds an operation: its rule is looked at before its handler is called, and every error becomes an answer.
 func register[I, O any](a *API, operation identity.Operation, method, path, summary string, status int, handle func(context.Context, *I) (*O, error), change ...func(*huma.Operation)) {
@@ -188,7 +229,7 @@ func register[I, O any](a *API, operation identity.Operation, method, path, summ
 	}
 	described := huma.Operation{
 		OperationID: string(operation), Method: method, Path: base + path, Summary: summary, DefaultStatus: status, MaxBodyBytes: maxBody, Errors: errs,
-		Description: "Scope: " + string(rule.Scope) + ".", Security: []map[string][]string{{"token": {}}}, Metadata: map[string]any{operationKey: operation},
+		Description: "Scope: " + scopesOf(operation) + ".", Security: []map[string][]string{{"token": {}}}, Metadata: map[string]any{operationKey: operation},
 	}
 	for _, c := range change {
 		c(&described)

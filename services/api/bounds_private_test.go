@@ -3,16 +3,26 @@ package api
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // server holds 10 connections, and answers 204 once a request is read.
 func server(t *testing.T) string {
+	t.Helper()
+	address, _ := serverWith(t)
+	return address
+}
+
+// serverWith has its places, too.
+func serverWith(t *testing.T) (string, *boundedListener) {
 	t.Helper()
 	listener, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
@@ -30,7 +40,22 @@ func server(t *testing.T) string {
 		defer places.mu.Unlock()
 		require.Empty(t, places.held, "no place is lost")
 	})
-	return listener.Addr().String()
+	return listener.Addr().String(), places
+}
+
+// rests waits until no request is under way: an answer comes before the server has noted that it is over.
+func (l *boundedListener) rests(t *testing.T) {
+	t.Helper()
+	testkit.Eventually(t, time.Minute, func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for c := range l.open {
+			if c.isActive {
+				return errors.New("a request is under way")
+			}
+		}
+		return nil
+	})
 }
 
 // from connects from an address of this machine.
@@ -86,11 +111,12 @@ func TestPlacesThatOneNetworkHoldsAreThereForOthers(t *testing.T) {
 // Of one network, a proxy's, a new one has the place of what has been idle for longest.
 func TestANewConnectionHasThePlaceOfWhatIsIdleForLongest(t *testing.T) {
 	t.Parallel()
-	to := server(t)
+	to, places := serverWith(t)
 	var all []net.Conn
 	for range 11 {
 		all = append(all, from(t, honest, to))
 		require.NoError(t, asks(all[len(all)-1]))
+		places.rests(t)
 	}
 	require.Error(t, asks(all[0]))
 	require.NoError(t, asks(all[1]))

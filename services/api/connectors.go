@@ -49,6 +49,7 @@ type ConnectorFilter struct {
 // ConnectorList is how connectors are asked for.
 type ConnectorList struct {
 	ConnectorFilter
+	Counts
 	Paging
 }
 
@@ -74,7 +75,7 @@ func given[T comparable](value T) *T {
 	return &value
 }
 
-// lookahead is how many connectors one page is looked for in, for administrators, and where superadmins have a filter: no index has what they see.
+// lookahead is how many connectors one page is looked for in, for admins, and where superadmins have a filter: no index has what they see.
 const lookahead = 20_000
 
 // bound says how far a page is looked for, and whether there is more behind that.
@@ -124,9 +125,18 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]int32, len(found))
+	for i, c := range found {
+		ids[i] = c.ID
+	}
+	counted, err := a.counted(ctx, in.Counts, ids...)
 	out.Body.Connectors = make([]Connector, len(found))
 	for i, c := range found { // masked once the connection is given back
 		out.Body.Connectors[i] = viewConnector(c)
+		out.Body.Connectors[i].count(counted)
 	}
 	return out, err
 }
@@ -149,11 +159,22 @@ func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error
 	return out, nil
 }
 
-func (a *API) getConnector(ctx context.Context, in *ByID) (out *OneConnector, err error) {
+// GetConnector is which connector is asked for.
+type GetConnector struct {
+	ByID
+	Counts
+}
+
+func (a *API) getConnector(ctx context.Context, in *GetConnector) (out *OneConnector, err error) {
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		out, err = seen(ctx, q, in.number())
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	counted, err := a.counted(ctx, in.Counts, in.number())
+	out.Body.count(counted)
 	return out, err
 }
 
@@ -233,7 +254,7 @@ func locked(ctx context.Context, q *dbgen.Queries, id int32) (dbgen.ApiChangeabl
 	case !sees:
 		return found, problem.NotFound(fmt.Sprintf("connector %d", id))
 	}
-	return found, problem.Forbidden(fmt.Sprintf("You see connector %d, and may not change it.", id), "Ask its owner, who leads its group, or an administrator.")
+	return found, problem.Forbidden(fmt.Sprintf("You see connector %d, and may not change it.", id), "Ask its owner, who leads its group, or an admin.")
 }
 
 // Versioned is a change of a version.
@@ -256,7 +277,7 @@ func (a *API) deleteConnector(ctx context.Context, in *Versioned) (*Nothing, err
 		if err := in.check(old); err != nil {
 			return err
 		}
-		_, err = q.DeleteConnector(ctx, in.number())
+		_, err = removed(ctx, q, in.number())
 		return err
 	})
 	return &Nothing{}, err
@@ -315,16 +336,34 @@ func (a *API) syncConnector(ctx context.Context, in *SyncConnector) (*Asked, err
 
 func (a *API) enableConnector(ctx context.Context, in *OnceByID) (*OneConnector, error) {
 	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Enable(ctx, in.number())
+		_, err := enabled(ctx, q, in.number())
 		return err
 	})
 }
 
 func (a *API) disableConnector(ctx context.Context, in *OnceByID) (*OneConnector, error) {
 	return a.switched(ctx, in.number(), func(ctx context.Context, q *dbgen.Queries) error {
-		_, err := q.Disable(ctx, dbgen.DisableParams{ID: in.number(), Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
+		_, err := disabled(ctx, q, in.number())
 		return err
 	})
+}
+
+// What is done to one connector, alone or as one of many, that its viewer has locked. It says whether that has changed anything.
+
+func triggered(ctx context.Context, q *dbgen.Queries, id int32) (bool, error) {
+	_, err := q.Sync(ctx, dbgen.SyncParams{ID: id})
+	return true, err
+}
+
+func enabled(ctx context.Context, q *dbgen.Queries, id int32) (bool, error) { return q.Enable(ctx, id) }
+
+func disabled(ctx context.Context, q *dbgen.Queries, id int32) (bool, error) {
+	return q.Disable(ctx, dbgen.DisableParams{ID: id, Message: fmt.Sprintf("disabled by user %d", requestOf(ctx).UserID)})
+}
+
+func removed(ctx context.Context, q *dbgen.Queries, id int32) (bool, error) {
+	n, err := q.DeleteConnector(ctx, id)
+	return n > 0, err
 }
 
 // switched moves a connector. That it stands so already is no error. Its number is kept with the request's key: a job's name may be another's when the request comes again.

@@ -41,6 +41,7 @@ type Connector struct {
 	Condition          *string             `json:"condition" doc:"What is asked before a slot runs."`
 	ConcurrencyKeys    []string            `json:"concurrency_keys" nullable:"true" doc:"Its own; its type may have more."`
 	WaitsForKey        *string             `json:"waits_for_key" doc:"The key that is full, where it waits for one."`
+	Follows            bool                `json:"follows" doc:"Whether it runs after others."`
 	RunAfter           []Upstream          `json:"run_after" nullable:"true" doc:"Connectors that it runs after, those that you see; null in lists."`
 	MaxRetries         int32               `json:"max_retries"`
 	DeletionGuard      bool                `json:"deletion_guard"`
@@ -49,12 +50,16 @@ type Connector struct {
 	FailureCount       int32               `json:"failure_count"`
 	LastSyncAt         *time.Time          `json:"last_sync_at"`
 	NextSyncAt         *time.Time          `json:"next_sync_at"`
+	NeedsPlan          bool                `json:"needs_plan" doc:"When it is due next is being worked out."`
 	DueReason          *string             `json:"due_reason"`
 	PutOffSince        *time.Time          `json:"put_off_since"`
 	TriggerRequestedAt *time.Time          `json:"trigger_requested_at"`
 	DeletionsAllowedAt *time.Time          `json:"deletions_allowed_at"`
 	NextParameters     Object              `json:"next_parameters" nullable:"true" doc:"What a run that was asked for is to have over the configuration; null where there is none."`
+	ParametersDueAt    *time.Time          `json:"parameters_due_at" doc:"When the run with next_parameters is due; null where there is none."`
 	RunID              *uuid.UUID          `json:"run_id" nullable:"true" doc:"The open run."`
+	Documents          *int64              `json:"documents" doc:"How many documents search can find; null where counts were not asked for."`
+	DocumentsFailed    *int64              `json:"documents_failed" doc:"How many documents are failed; null where counts were not asked for, and where it has more than is left of the 100,000 documents that are read for a page."`
 	ConfigVersion      int64               `json:"config_version"`
 	CreatedAt          time.Time           `json:"created_at"`
 	CreatedBy          *string             `json:"created_by"`
@@ -76,6 +81,7 @@ func viewConnector(c dbgen.ApiConnector) Connector {
 		DeletionsAllowedAt: utc(c.DeletionsAllowedAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
 		UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
+	v.Follows, v.NeedsPlan, v.ParametersDueAt = c.Follows, c.NeedsPlan, utc(c.ParametersDueAt)
 	v.NextParameters = shownParameters(c.NextParameters)
 	return v
 }

@@ -220,7 +220,7 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 		of.GroupID = *p.ScopeID
 	}
 	if !requestOf(ctx).Creates(of) {
-		return problem.Forbidden("You may not add this connector: a user adds their own, of scope user; an administrator those of their groups; a superadmin the others, and jobs.",
+		return problem.Forbidden("You may not add this connector: a user adds their own, of scope user; an admin those of their groups; a superadmin the others, and jobs.",
 			"Leave user_id and scope away, or ask somebody who may.")
 	}
 	return nil

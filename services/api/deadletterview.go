@@ -28,7 +28,7 @@ type DeadLetter struct {
 	Tries            int64      `json:"tries" doc:"How often a service began it."`
 	Deliveries       int64      `json:"deliveries" doc:"How often the broker handed it out."`
 	OriginalSequence int64      `json:"original_sequence" doc:"Where the original was in its stream."`
-	Session          *uuid.UUID `json:"session" doc:"The run that it is of."`
+	Session          *uuid.UUID `json:"session" nullable:"true" doc:"The run that it is of."`
 	Number           int64      `json:"number" doc:"The message's number within the run; 0 is a trigger, or the last message."`
 	ConnectorID      *int32     `json:"connector_id"`
 	SourceID         *string    `json:"source_id" doc:"The document's name in the source."`

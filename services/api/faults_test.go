@@ -72,8 +72,7 @@ func TestARowThatSomebodyHoldsIsAConflictAndNothingIsChanged(t *testing.T) {
 
 func TestItServesUntilItIsStopped(t *testing.T) {
 	t.Parallel()
-	cfg := api.Config{Rate: 10, Burst: 10, RequestSeconds: 5, MaxConnections: 10, MaxWatchers: 10, Addr: "127.0.0.1:0"}
-	cfg.DatabaseURL, cfg.DatabaseMaxConns, cfg.NATSURL, cfg.LogFormat = testkit.Database(t, db.Up), 2, "nats://127.0.0.1:1", "json"
+	cfg := served(t, testkit.Database(t, db.Up), "nats://127.0.0.1:1")
 	ctx, stop := context.WithCancel(t.Context())
 	addresses, ended := make(chan string, 1), make(chan error, 1)
 	go func() {

@@ -33,6 +33,9 @@ type world struct {
 	url    string
 	server *httptest.Server
 	conn   *pgx.Conn
+	api    *api.API
+	// uploads is the folder of uploaded files.
+	uploads string
 }
 
 func newWorld(t *testing.T, change ...func(*api.Config)) *world {
@@ -40,23 +43,39 @@ func newWorld(t *testing.T, change ...func(*api.Config)) *world {
 	key, err := secret.NewKey()
 	require.NoError(t, err)
 	cfg := api.Config{
-		Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: ample, MaxConnections: 100, MaxWatchers: 100,
+		Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: ample, MaxConnections: 100, MaxWatchers: 100, WebhookFailingHours: 120,
+		UploadSeconds: ample, UploadsAtOnce: 8, UploadMaxFiles: 100, UploadMaxMB: 64, UploadOwnerMaxMB: 64,
 	}
+	folder := t.TempDir()
+	cfg.Uploads.URL = "file://" + folder
 	cfg.DatabaseURL, cfg.NATSURL = testkit.Database(t, db.Up), "nats://127.0.0.1:1" // nobody is there
+	server := httptest.NewUnstartedServer(nil)
 	for _, c := range change {
 		c(&cfg)
+	}
+	if cfg.SignIn.ClientID != "" {
+		cfg.SignIn.PageURL = "http://" + server.Listener.Addr().String()
 	}
 	pool, err := postgres.Open(t.Context(), cfg.DatabaseURL, "echomind-api", 4, postgres.As("echomind_api"))
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	a, err := api.New(cfg, pool, connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
-	server := httptest.NewServer(a.Handler())
+	server.Config.Handler = a.Handler()
+	server.Start()
 	t.Cleanup(server.Close)
 	conn, err := pgx.Connect(t.Context(), cfg.DatabaseURL)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	return &world{t, cfg.DatabaseURL, server, conn}
+	return &world{t, cfg.DatabaseURL, server, conn, a, folder}
+}
+
+// served is the configuration of a service that listens, as the environment has it.
+func served(t *testing.T, databaseURL, natsURL string) (cfg api.Config) {
+	t.Helper()
+	require.NoError(t, config.Load(&cfg))
+	cfg.Addr, cfg.DatabaseURL, cfg.DatabaseMaxConns, cfg.DatabaseRole, cfg.NATSURL = "127.0.0.1:0", databaseURL, 2, "echomind_api", natsURL
+	return cfg
 }
 
 func (w *world) exec(sql string, args ...any) {

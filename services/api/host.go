@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -41,20 +40,35 @@ func (a *API) pageRoutes() {
 // For finds out whom a request of a browser serves: whom a proxy has signed in, else whose session it has.
 func (h host) For(r *http.Request, session string) (context.Context, page.Who, error) {
 	request := requestOf(r.Context())
-	asked := r.Clone(r.Context())
-	asked.Header.Del("Authorization")
-	peer, _ := r.Context().Value(peerKey).(string)
-	if _, forwarded, err := h.ways.Headers(r, peer); !forwarded && err == nil && strings.HasPrefix(session, identity.TokenPrefix) {
-		asked.Header.Set("Authorization", "Bearer "+session)
-	}
-	who, err := h.whoAsks(asked, request.RequestID)
+	who, forwarded, err := h.whose(r, session, request.RequestID)
 	if err != nil {
 		return r.Context(), page.Who{}, h.failed(r.Context(), err)
 	}
 	request.Who = who
 	return context.WithValue(r.Context(), requestKey, request), page.Who{
-		UserID: who.UserID, Role: string(who.Role), TokenID: who.TokenID, Operates: who.Has(identity.Operate), Writes: who.Has(identity.Write), Administers: who.Has(identity.Administer),
+		UserID: who.UserID, Role: string(who.Role), TokenID: who.TokenID, HasSession: !forwarded, Operates: who.Has(identity.Operate), Writes: who.Has(identity.Write), Administers: who.Has(identity.Administer),
 	}, nil
+}
+
+func (h host) whose(r *http.Request, session, requestID string) (who identity.Who, forwarded bool, err error) {
+	asked := r.Clone(r.Context())
+	asked.Header.Del("Authorization")
+	peer, _ := r.Context().Value(peerKey).(string)
+	_, forwarded, err = h.ways.Headers(r, peer)
+	switch {
+	case forwarded || err != nil: // and is refused in the same words
+	case strings.HasPrefix(session, identity.TokenPrefix):
+		asked.Header.Set("Authorization", "Bearer "+session)
+	case session != "":
+		said, err := h.issuer.Resume(session)
+		if err != nil {
+			return who, false, refusal(err)
+		}
+		who, err = h.calledSo(r.Context(), said, requestID)
+		return who, false, err
+	}
+	who, err = h.whoAsks(asked, requestID)
+	return who, forwarded, err
 }
 
 // Ask has an operation of the API done, as if it had come by itself: with its rule, its checks and its transaction. There is no second way.
@@ -62,8 +76,11 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	if requestOf(ctx).UserID == 0 {
 		return nil, h.failed(ctx, problem.Unauthenticated("Nobody is signed in."))
 	}
-	var body io.Reader
-	if asked.Body != nil {
+	body, kind := asked.Form, "application/json"
+	switch {
+	case body != nil:
+		kind = asked.FormType
+	case asked.Body != nil:
 		text, err := json.Marshal(asked.Body)
 		if err != nil {
 			return nil, err
@@ -78,7 +95,7 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	if err != nil {
 		return nil, problem.NotFound("such thing")
 	}
-	for name, value := range map[string]string{"Content-Type": "application/json", "If-Match": asked.IfMatch, headerNote: asked.Note, headerKey: asked.Key} {
+	for name, value := range map[string]string{"Content-Type": kind, "If-Match": asked.IfMatch, headerNote: asked.Note, headerKey: asked.Key} {
 		if value != "" {
 			r.Header.Set(name, value)
 		}

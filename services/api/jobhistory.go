@@ -54,7 +54,7 @@ func (a *API) scheduledJobHistory(ctx context.Context, in *ScheduledJobHistory) 
 	if err != nil {
 		return nil, err
 	}
-	runs, err := a.connectorRuns(ctx, &ConnectorRuns{id, in.Status, in.Paging})
+	runs, err := a.connectorRuns(ctx, &ConnectorRuns{ByID: id, Status: in.Status, Paging: in.Paging})
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -40,7 +42,7 @@ type Status struct {
 		DueReason          *string             `json:"due_reason"`
 		PutOffSince        *time.Time          `json:"put_off_since"`
 		TriggerRequestedAt *time.Time          `json:"trigger_requested_at"`
-		RunID              *uuid.UUID          `json:"run_id" doc:"The open run."`
+		RunID              *uuid.UUID          `json:"run_id" nullable:"true" doc:"The open run."`
 		Freshness          freshness.Freshness `json:"freshness" doc:"Whether what is stored of it is as fresh as it should be."`
 	}
 }
@@ -70,8 +72,8 @@ type Why struct {
 		Name        string              `json:"name"`
 		Type        string              `json:"type"`
 		Status      string              `json:"status"`
-		RunID       *uuid.UUID          `json:"run_id" doc:"The open run."`
-		WorkerID    *uuid.UUID          `json:"worker_id" doc:"Which worker process has it."`
+		RunID       *uuid.UUID          `json:"run_id" nullable:"true" doc:"The open run."`
+		WorkerID    *uuid.UUID          `json:"worker_id" nullable:"true" doc:"Which worker process has it."`
 		Running     bool                `json:"running" doc:"Whether a service is at work on it."`
 		Cause       string              `json:"cause" doc:"Why, for programs."`
 		Why         string              `json:"why" doc:"Why, in a sentence."`
@@ -151,6 +153,7 @@ type DocumentFilter struct {
 type DocumentList struct {
 	ByID
 	DocumentFilter
+	After string `query:"after" maxLength:"4096" doc:"Only those whose names in the source come after this. A page_token goes before it."`
 	LongPaging
 }
 
@@ -164,7 +167,10 @@ type DocumentPage struct {
 
 func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPage, error) {
 	filter, out := []any{in.number(), in.DocumentFilter}, &DocumentPage{}
-	p := dbgen.ListDocumentsParams{ConnectorID: in.number(), Status: given(in.Status)}
+	p := dbgen.ListDocumentsParams{ConnectorID: in.number(), Status: given(in.Status), After: in.After}
+	if strings.ContainsRune(in.After, 0) || !utf8.ValidString(in.After) {
+		return nil, problem.Invalid("query.after", "must be text without NUL characters")
+	}
 	next, err := a.place(ctx, in.PageToken, filter, &p.After)
 	if err != nil {
 		return nil, err

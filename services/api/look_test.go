@@ -54,7 +54,7 @@ func TestWhyAConnectorDoesNotRunIsToldWithItsEvidence(t *testing.T) {
 	why = me.get(path)
 	require.Equal(t, "failed_for_good", why["cause"], why)
 	require.NotContains(t, fmt.Sprint(why), "hunter2")
-	require.Equal(t, map[string]any{"documents": 3.0, "reasons": []any{map[string]any{"reason": "password=REDACTED is refused", "documents": 3.0}}}, why["failed"])
+	require.Equal(t, map[string]any{"documents": 3.0, "other_reasons": 0.0, "reasons": []any{map[string]any{"reason": "password=REDACTED is refused", "documents": 3.0}}}, why["failed"])
 }
 
 func TestWhyIsAnsweredWhileNATSIsAwayAndSaysNothingOfItsAddress(t *testing.T) {

@@ -120,6 +120,15 @@ func TestWhatAConnectorSaidBeforeAHandoverIsForWhoSawItThen(t *testing.T) {
 		}
 		w.exec(`UPDATE documents d SET title = 'of now', error = 'of now', config_version = c.config_version FROM connectors c WHERE d.source_id = 'salaries 3'`)
 		require.Len(t, other.get(path + "/documents?page_size=1")["documents"], 1)
+		for _, who := range []struct {
+			caller
+			failed int
+		}{{other, 1}, {super, 5}} {
+			for _, c := range append(who.get("/connectors?counts=true")["connectors"].([]any), who.get(path+"?counts=true")) {
+				require.EqualValues(t, who.failed, c.(map[string]any)["documents_failed"])
+			}
+		}
+		require.Nil(t, other.get(path)["documents_failed"])
 		require.EqualValues(t, 1, other.get(path + "/documents/failed")["documents"])
 	}
 }

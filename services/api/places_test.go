@@ -32,7 +32,7 @@ func (w *world) replica(change ...func(*api.Config)) *world {
 	require.NoError(w, err)
 	server := httptest.NewServer(a.Handler())
 	w.Cleanup(server.Close)
-	return &world{w.T, w.url, server, w.conn}
+	return &world{T: w.T, url: w.url, server: server, conn: w.conn, api: a}
 }
 
 // A page token holds a name that the page masks, or a number of what is others': it is sealed.

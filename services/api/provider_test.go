@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -24,7 +25,12 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-const audience = "https://api.example"
+const (
+	audience = "https://api.example"
+	// pageID and pageSecret are the page's at the provider; person is who has an account there.
+	pageID, pageSecret = "page", "the-secret-of-the-page"
+	person             = "id1"
+)
 
 // provider is zitadel's OpenID provider, served by HTTP, on its example's storage. It gives tokens to every client, with the client's name as the subject.
 type provider struct {
@@ -34,6 +40,10 @@ type provider struct {
 	// asked counts requests for documents: discovery and keys.
 	asked atomic.Int32
 	down  atomic.Bool
+
+	// back is where it sends people back to, whom it signs in at once; says is what it says of itself besides, or instead.
+	back string
+	says map[string]any
 
 	mu     sync.Mutex
 	key    signingKey
@@ -122,13 +132,65 @@ func newProvider(t *testing.T) *provider {
 			http.Error(w, "down for maintenance", http.StatusBadGateway)
 			return
 		}
-		handler.ServeHTTP(w, r)
+		switch id := r.URL.Query().Get("authRequestID"); {
+		case r.URL.Path == "/login/username":
+			require.NoError(t, p.CheckUsernamePassword("test-user@127.0.0.1", "verysecure", id))
+			http.Redirect(w, r, "/authorize/callback?id="+id, http.StatusFound)
+		case p.says != nil && r.URL.Path == oidc.DiscoveryEndpoint:
+			p.saysOfItself(w, r, handler)
+		default:
+			handler.ServeHTTP(w, r)
+		}
 	}))
 	t.Cleanup(p.server.Close)
 	made, err := op.NewProvider(&op.Config{CryptoKey: [32]byte{1}}, p, op.StaticIssuer(p.server.URL), op.WithAllowInsecure())
 	require.NoError(t, err)
 	handler = made
 	return p
+}
+
+// pageClient is the page, whose ID tokens have what is said of people.
+type pageClient struct{ *storage.Client }
+
+func (c pageClient) IDTokenUserinfoClaimsAssertion() bool { return true }
+
+func (p *provider) GetClientByClientID(_ context.Context, id string) (op.Client, error) {
+	if id != pageID {
+		return nil, errors.New("no such client")
+	}
+	return pageClient{storage.WebClient(id, pageSecret, p.back)}, nil
+}
+
+func (p *provider) AuthorizeClientIDSecret(_ context.Context, id, secret string) error {
+	if id != pageID || secret != pageSecret {
+		return errors.New("no such client, or another secret")
+	}
+	return nil
+}
+
+func (p *provider) SetUserinfoFromScopes(_ context.Context, info *oidc.UserInfo, person, _ string, _ []string) error {
+	info.Subject = person
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, value := range p.claims {
+		info.AppendClaims(name, value)
+	}
+	return nil
+}
+
+func (p *provider) SetUserinfoFromRequest(context.Context, *oidc.UserInfo, op.IDTokenRequest, []string) error {
+	return nil
+}
+
+// saysOfItself answers with what it says, changed.
+func (p *provider) saysOfItself(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	kept := httptest.NewRecorder()
+	handler.ServeHTTP(kept, r)
+	document := map[string]any{}
+	require.NoError(p, json.Unmarshal(kept.Body.Bytes(), &document))
+	maps.Copy(document, p.says)
+	w.Header().Set("Content-Type", "application/json")
+	require.NoError(p, json.NewEncoder(w).Encode(document))
 }
 
 // rotate has it sign with a new key, and show that beside the last.

@@ -12,8 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/identity"
-	"github.com/echomind/sync/internal/masks"
-	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -28,73 +26,6 @@ func (a *API) runRoutes() {
 	register(a, identity.CancelRun, http.MethodPost, "/runs/{run}/cancel", "End an open run", http.StatusOK, a.cancelRun)
 }
 
-// SyncRun is what is shown of one time that a connector was due.
-type SyncRun struct {
-	ID                 uuid.UUID  `json:"id"`
-	ConnectorID        int32      `json:"connector_id"`
-	Type               string     `json:"type"`
-	Trigger            string     `json:"trigger" doc:"Why it was due."`
-	Status             string     `json:"status" enum:"running,completed,skipped,failed,superseded,missed" doc:"running, or the verdict."`
-	Reason             *string    `json:"reason"`
-	ErrorMessage       *string    `json:"error_message"`
-	Slot               *time.Time `json:"slot"`
-	SlotLast           *time.Time `json:"slot_last"`
-	MissedCount        *int32     `json:"missed_count"`
-	DueAt              time.Time  `json:"due_at"`
-	StartedAt          time.Time  `json:"started_at"`
-	PickedUpAt         *time.Time `json:"picked_up_at"`
-	FetchedAt          *time.Time `json:"fetched_at"`
-	CompletedAt        *time.Time `json:"completed_at"`
-	Dispatches         int32      `json:"dispatches"`
-	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
-	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
-	WaitsUntil         *time.Time `json:"waits_until"`
-	WaitMessage        *string    `json:"wait_message"`
-	Parameters         Object     `json:"parameters" nullable:"true"`
-	Result             Object     `json:"result" nullable:"true" doc:"Null, as parameters, for a token without the scope read."`
-	Warnings           []string   `json:"warnings" doc:"What its user should know, such as what it left out; empty for who may not change the connector, or has no scope read."`
-	ProgressDone       *int64     `json:"progress_done"`
-	ProgressTotal      *int64     `json:"progress_total"`
-	ProgressText       *string    `json:"progress_text"`
-	Total              *int64     `json:"total" doc:"How many messages it has sent; null while that is not known."`
-	Stored             int64      `json:"stored"`
-	DocumentsProcessed int64      `json:"documents_processed"`
-	DocumentsFailed    int64      `json:"documents_failed"`
-	DocumentsDeleted   int64      `json:"documents_deleted"`
-	DocumentsUnchanged int64      `json:"documents_unchanged"`
-	ChunksStored       int64      `json:"chunks_stored"`
-	ListingWhole       *bool      `json:"listing_whole"`
-	ConfigVersion      int64      `json:"config_version"`
-}
-
-// shownText is a text of a worker's, which may be of another team, without what may be a secret.
-func shownText(text *string) *string {
-	if text == nil {
-		return nil
-	}
-	shown := secret.Text(*text)
-	return &shown
-}
-
-// shown is a name or an address without what may be a secret in it.
-func shown(text string) string { return masks.URL(text) }
-
-func viewRun(r dbgen.ApiRun) SyncRun {
-	warnings := make([]string, len(r.Warnings))
-	for i, text := range r.Warnings {
-		warnings[i] = secret.Text(text)
-	}
-	return SyncRun{
-		ID: r.ID, ConnectorID: r.ConnectorID, Type: r.Type, Trigger: r.Trigger, Status: r.Status, Reason: r.Reason, ErrorMessage: shownText(r.ErrorMessage),
-		Slot: utc(r.Slot), SlotLast: utc(r.SlotLast), MissedCount: r.MissedCount, DueAt: r.DueAt.UTC(), StartedAt: r.StartedAt.UTC(), PickedUpAt: utc(r.PickedUpAt),
-		FetchedAt: utc(r.FetchedAt), CompletedAt: utc(r.CompletedAt), Dispatches: r.Dispatches, TriggerRequestedAt: utc(r.TriggerRequestedAt),
-		DeletionsAllowedAt: utc(r.DeletionsAllowedAt), WaitsUntil: utc(r.WaitsUntil), WaitMessage: shownText(r.WaitMessage), Parameters: shownParameters(r.Parameters),
-		Result: shownParameters(r.Result), Warnings: warnings, ProgressDone: r.ProgressDone, ProgressTotal: r.ProgressTotal, ProgressText: shownText(r.ProgressText),
-		Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed, DocumentsDeleted: r.DocumentsDeleted,
-		DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored, ListingWhole: r.ListingWhole, ConfigVersion: r.ConfigVersion,
-	}
-}
-
 // RunPage is one page of runs.
 type RunPage struct {
 	Body struct {
@@ -107,6 +38,20 @@ type RunPage struct {
 type RunFilter struct {
 	Status string `query:"status" enum:"running,completed,skipped,failed,superseded,missed"`
 	Type   string `query:"type" maxLength:"63"`
+	Span
+}
+
+// Span is of when runs ended.
+type Span struct {
+	Since time.Time `query:"since" doc:"Only those that ended then or later, and open ones."`
+	Until time.Time `query:"until" doc:"Only those that ended before; no open ones."`
+}
+
+func (s Span) check() error {
+	if !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until) {
+		return problem.Invalid("query.since", "must be before until")
+	}
+	return nil
 }
 
 // runPlace is behind which run a page begins: open ones come first, by number.
@@ -123,17 +68,22 @@ var beginning = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 type ConnectorRuns struct {
 	ByID
 	Status string `query:"status" enum:"running,completed,skipped,failed,superseded,missed"`
+	Span
 	Paging
 }
 
 func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, error) {
-	filter := []any{in.number(), in.Status}
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	filter := []any{in.number(), in.Status} // without since and until, as in runs
 	at := runPlace{At: beginning}
 	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiRun
+	var called map[int32]string
 	out := &RunPage{}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
@@ -141,11 +91,17 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		}
 		var since time.Time
 		var further bool
-		if in.Status != "" && in.Status != "running" { // there may be none among millions
+		if !in.Until.IsZero() && in.Until.Before(at.At) { // what has ended has begun
+			at = runPlace{At: in.Until}
+		}
+		if in.Status != "" && in.Status != "running" || !in.Since.IsZero() || !in.Until.IsZero() { // there may be none among millions
 			var err error
 			since, further, err = lookedBack(q.RunsBackOf(ctx, dbgen.RunsBackOfParams{ConnectorID: in.number(), Before: at.At, Back: lookback}))
 			if err != nil {
 				return err
+			}
+			if since.Before(in.Since) { // a connector's runs end in the order in which they begin
+				further = false
 			}
 		}
 		var more bool
@@ -154,7 +110,8 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 			if behind != nil {
 				at = runPlace{At: behind.StartedAt, ID: behind.ID}
 			}
-			return q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Page: rows})
+			return q.RunsOf(ctx, dbgen.RunsOfParams{ConnectorID: in.number(), Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status),
+				EndedSince: given(in.Since), EndedBefore: given(in.Until), Page: rows})
 		})
 		switch {
 		case err != nil:
@@ -165,9 +122,10 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 		case further: // everything down to the floor was looked at
 			out.Body.NextPageToken = next(runPlace{At: since})
 		}
-		return nil
+		called, err = names(ctx, q, found...)
+		return err
 	})
-	out.add(found)
+	out.add(found, called)
 	return out, err
 }
 
@@ -186,11 +144,32 @@ func runBytes(r dbgen.ApiRun) int {
 }
 
 // add masks them: outside the transaction, once the connection is given back.
-func (p *RunPage) add(found []dbgen.ApiRun) {
+func (p *RunPage) add(found []dbgen.ApiRun, called map[int32]string) {
 	p.Body.Runs = make([]SyncRun, len(found))
 	for i, r := range found {
-		p.Body.Runs[i] = viewRun(r)
+		p.Body.Runs[i] = viewRun(r).named(called)
 	}
+}
+
+// names are what the connectors of some runs are called, as far as the viewer sees them.
+func names(ctx context.Context, q *dbgen.Queries, of ...dbgen.ApiRun) (map[int32]string, error) {
+	ids := make([]int32, len(of))
+	for i, r := range of {
+		ids[i] = r.ConnectorID
+	}
+	rows, err := q.ConnectorNames(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
+	called := make(map[int32]string, len(rows))
+	for _, r := range rows {
+		called[r.ID] = r.Name
+	}
+	return called, err
+}
+
+func (r SyncRun) named(called map[int32]string) SyncRun {
+	if name, is := called[r.ConnectorID]; is {
+		r.ConnectorName = &name
+	}
+	return r
 }
 
 // RunList is how runs are asked for.
@@ -205,25 +184,26 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // runs are those of all types, or of jobs alone.
 func (a *API) runs(ctx context.Context, in *RunList, jobs bool) (*RunPage, error) {
-	at, filter := runPlace{}, any(in.RunFilter)
-	if jobs {
-		filter = []any{"jobs", in.RunFilter}
-	}
+	at, filter := runPlace{}, []any{in.Status, in.Type, jobs} // since and until may be said from now, and so differ from page to page
 	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {
 		return nil, err
 	}
 	var found []dbgen.ApiRun
 	var behind *runPlace
+	var called map[int32]string
 	out := &RunPage{}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		found, behind, err = pageOfRuns(ctx, q, in, jobs, at)
+		if found, behind, err = pageOfRuns(ctx, q, in, jobs, at); err != nil {
+			return err
+		}
+		called, err = names(ctx, q, found...)
 		return err
 	})
 	if behind != nil {
 		out.Body.NextPageToken = next(*behind)
 	}
-	out.add(found)
+	out.add(found, called)
 	return out, err
 }
 
@@ -259,7 +239,10 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs boo
 
 // pageOfRuns finds runs behind a place, and where to go on: it looks at a bounded part of the ledger.
 func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, at runPlace) (found []dbgen.ApiRun, next *runPlace, err error) {
-	if !at.Ended && (in.Status == "" || in.Status == "running") {
+	if err := in.check(); err != nil {
+		return nil, nil, err
+	}
+	if !at.Ended && in.Until.IsZero() && (in.Status == "" || in.Status == "running") {
 		found, next, err = pageOfOpenRuns(ctx, q, in, jobs, at)
 		if err != nil || next != nil {
 			return found, next, err
@@ -271,6 +254,9 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, a
 	if !at.Ended {
 		at = runPlace{Ended: true, At: beginning}
 	}
+	if !in.Until.IsZero() && in.Until.Before(at.At) {
+		at = runPlace{Ended: true, At: in.Until}
+	}
 	room, bytes := in.most()-int32(len(found)), mostBytes
 	for _, r := range found {
 		bytes -= runBytes(r)
@@ -281,6 +267,9 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, a
 	since, further, err := lookedBack(q.RunsBack(ctx, dbgen.RunsBackParams{Before: at.At, Back: lookback}))
 	if err != nil {
 		return nil, nil, err
+	}
+	if in.Since.After(since) {
+		since, further = in.Since, false
 	}
 	ended, more, err := filled(room, bytes, runBytes, func(rows int32, behind *dbgen.ApiRun) ([]dbgen.ApiRun, error) {
 		if behind != nil {
@@ -340,7 +329,11 @@ func (a *API) getRun(ctx context.Context, in *ByRun) (*OneRun, error) {
 	out := &OneRun{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		found, err := runOf(ctx, q, in.Run)
-		out.Body = viewRun(found)
+		if err != nil {
+			return err
+		}
+		called, err := names(ctx, q, found)
+		out.Body = viewRun(found).named(called)
 		return err
 	})
 	return out, err
@@ -366,7 +359,11 @@ func (a *API) cancelRun(ctx context.Context, in *OnceByRun) (*OneRun, error) {
 		if found.Reason == nil || *found.Reason != "cancelled" {
 			return problem.Conflict("The run has ended before: "+found.Status+".", "Cancel an open run.")
 		}
-		out.Body = viewRun(found)
+		called, err := names(ctx, q, found)
+		if err != nil {
+			return err
+		}
+		out.Body = viewRun(found).named(called)
 		if !requestOf(ctx).Has(identity.Read) {
 			out.Body.Parameters, out.Body.Result, out.Body.Warnings, out.Body.ProgressText = nil, nil, []string{}, nil
 		}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,8 +47,8 @@ func TestRunsComeInPagesOpenOnesFirst(t *testing.T) {
 		require.Equal(t, want, all(fmt.Sprintf("/runs?page_size=%d", size)), size)
 	}
 	require.Equal(t, want[1:], all("/runs?page_size=3&status=superseded"))
-	require.Equal(t, want[:1], all("/runs?page_size=3&status=running&type=web"))
-	require.Empty(t, all("/runs?page_size=3&type=file"))
+	require.Equal(t, want[:1], all("/runs?page_size=3&status=running&type=file"))
+	require.Empty(t, all("/runs?page_size=3&type=web"))
 	require.Equal(t, one[[]string](w, `SELECT array_agg(id::text ORDER BY started_at DESC, id DESC) FROM scheduler_runs WHERE connector_id = $1`, ids[2]),
 		all(fmt.Sprintf("/connectors/%d/runs?page_size=2", ids[2])))
 	me.refused(404, "not-found", me.do("GET", fmt.Sprintf("/connectors/%d/runs", other.id), nil))
@@ -69,6 +70,56 @@ func (c caller) pagesOfRuns(path string) (runs []string, pages int) {
 		}
 		token = "&page_token=" + next
 	}
+}
+
+func TestRunsAreThoseThatEndedInATimeAndNameTheirConnector(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me, super := w.as(7, identity.User), w.as(1, identity.Superadmin)
+	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	w.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, 'skipped', 1 FROM generate_series(1, 9) n, LATERAL (SELECT make_timestamptz(2026, 1, n, 0, 0, 0, 'UTC') AS at) m`, c.id)
+	days := func(path, query string) (found []string) {
+		for token := ""; ; {
+			page := me.get(path + "?page_size=2" + query + token)
+			for _, r := range page["runs"].([]any) {
+				run := r.(map[string]any)
+				require.NotEmpty(t, run["connector_name"])
+				day, ended := run["completed_at"].(string)
+				if !ended {
+					day = "open"
+				}
+				found = append(found, strings.TrimSuffix(strings.TrimPrefix(day, "2026-01-0"), "T00:00:00Z"))
+			}
+			next, more := page["next_page_token"].(string)
+			if !more {
+				return found
+			}
+			token = "&page_token=" + next
+		}
+	}
+	for query, want := range map[string]string{
+		"":                            "open 9 8 7 6 5 4 3 2 1",
+		"&since=2026-01-07T00:00:00Z": "open 9 8 7",
+		"&until=2026-01-04T00:00:00Z": "3 2 1",
+		"&since=2026-01-03T00:00:00%2B00:00&until=2026-01-06T00:00:00Z":         "5 4 3",
+		"&since=2026-01-03T00:00:00Z&until=2026-01-06T00:00:00Z&status=running": "",
+		"&since=2027-01-03T00:00:00Z&until=2027-01-06T00:00:00Z":                "",
+	} {
+		for _, path := range []string{"/runs", fmt.Sprintf("/connectors/%d/runs", c.id)} {
+			require.Equal(t, strings.Fields(want), append([]string{}, days(path, query)...), path+query)
+		}
+	}
+	first := me.get("/runs?page_size=4")["next_page_token"].(string)
+	narrowed := me.get("/runs?page_size=9&until=2026-01-03T00:00:00Z&page_token=" + first)["runs"].([]any)
+	require.Len(t, narrowed, 2, "a time may be narrowed from page to page")
+	me.refused(422, "invalid", me.do("GET", "/runs?since=2026-01-03T00:00:00Z&until=2026-01-03T00:00:00Z", nil))
+	me.refused(422, "invalid", me.do("GET", "/runs?since=yesterday", nil))
+	name := one[string](w, `SELECT name FROM connectors WHERE id = $1`, c.id)
+	require.Equal(t, name, me.get("/runs/" + c.run.String())["connector_name"])
+	require.Equal(t, name, me.do("POST", "/runs/"+c.run.String()+"/cancel", map[string]any{}).body["connector_name"])
+	w.exec(`DELETE FROM connectors`)
+	require.Nil(t, super.get("/runs/" + c.run.String())["connector_name"])
 }
 
 // Runs 4990 to 5010 began at the same moment, where the first page ends.

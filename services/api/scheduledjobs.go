@@ -109,7 +109,7 @@ func ofJob[I, O any](ctx context.Context, a *API, by ByName, do func(context.Con
 }
 
 func (a *API) getScheduledJob(ctx context.Context, in *ByName) (*OneConnector, error) {
-	return ofJob(ctx, a, *in, a.getConnector, func(id ByID) ByID { return id })
+	return ofJob(ctx, a, *in, a.getConnector, func(id ByID) GetConnector { return GetConnector{ByID: id} })
 }
 
 // UpdateScheduledJob is what to change of a job.

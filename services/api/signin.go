@@ -89,11 +89,12 @@ func (a *API) calledSo(ctx context.Context, said signin.Said, requestID string) 
 	}
 	if found.Refused != "" {
 		return identity.Who{}, problem.Forbidden(nobody[found.Refused],
-			fmt.Sprintf("Ask an administrator: `echomind users link USER --issuer %s --subject %s`.", quoted(said.Issuer), quoted(said.Subject)))
+			fmt.Sprintf("Ask an operator: `echomind users link USER --issuer %s --subject %s`.", quoted(said.Issuer), quoted(said.Subject)))
 	}
 	return identity.Who{
 		UserID: found.UserID, Issuer: said.Issuer, Subject: said.Subject, Role: identity.Role(found.Role), Scopes: said.Scopes,
 		Groups: merged(found.Groups, said.Groups), Leads: merged(found.Leads, said.Leads),
+		SaidGroups: said.Groups, SaidLeads: said.Leads,
 	}, nil
 }
 

@@ -31,13 +31,14 @@ func typeOf(of identity.Ownership) string {
 	case of.System:
 		return "word_count"
 	}
-	return "web"
+	return "file"
 }
 
 // something makes a connector that waits for a worker.
 func (w *world) something(of identity.Ownership) something {
 	w.Helper()
-	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', $1, nullif($2, 0), $3, nullif($4, '')) RETURNING id`,
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, scope, scope_id, config)
+		VALUES ('x', $1, nullif($2, 0), $3, nullif($4, ''), CASE WHEN $1 = 'file' THEN '{"url": "upload:"}'::jsonb ELSE '{}' END) RETURNING id`,
 		typeOf(of), of.UserID, of.Scope, of.GroupID)
 	w.exec(`SELECT moves.trigger_sync($1)`, id)
 	return something{of, id, movestest.Claim(w, w.conn, id)}
@@ -62,6 +63,18 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("GET", path+"/documents", nil).status
 	case identity.FailedDocuments:
 		return c.do("GET", path+"/documents/failed", nil).status
+	case identity.ListFiles:
+		return c.do("GET", path+"/files", nil).status
+	case identity.UploadFiles, identity.DeleteFile:
+		if on.System { // no job has files
+			return 0
+		}
+		if operation == identity.UploadFiles {
+			return c.upload(on.id, "a.md", "# Zebras").status
+		}
+		c.exec(`WITH p AS (INSERT INTO upload_places (connector_id, user_id, files, bytes) VALUES ($1, $2, 1, 1) RETURNING id)
+			INSERT INTO uploaded_files (place, name, object, bytes, sha256, uploaded_by) SELECT p.id, 'b.md', gen_random_uuid(), 1, sha256('x'), 'test' FROM p`, on.id, on.UserID)
+		return c.do("DELETE", path+"/files/b.md", nil).status
 	case identity.UpdateConnector:
 		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
 	case identity.DeleteConnector:
@@ -119,7 +132,8 @@ func (c caller) tryJob(operation identity.Operation) int {
 
 // expected is what the table of rules, and of ownership, says.
 func expected(who identity.Who, operation identity.Operation, of identity.Ownership) int {
-	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.MakeBadge: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202, identity.TriggerScheduledJob: 202}[operation]
+	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.MakeBadge: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202, identity.TriggerScheduledJob: 202,
+		identity.UploadFiles: 202, identity.DeleteFile: 202}[operation]
 	if done == 0 {
 		done = http.StatusOK
 	}

@@ -21,6 +21,9 @@ import (
 // lastingKey is of the context that ends with a request's connection, not with its deadline.
 const lastingKey contextKey = iota + 3
 
+// answerKey is of the answer itself, whose connection has its own deadlines.
+const answerKey contextKey = iota + 5
+
 const (
 	// watchFor is for how long a stream of events goes on: who goes on behind it is signed in anew.
 	watchFor = 2 * time.Minute
@@ -166,7 +169,7 @@ func (w *watcher) seen(ctx context.Context, some []told, next position) (seenSin
 		return nil, nil
 	}
 	who := served(requestOf(ctx))
-	viewer := fmt.Sprint(requestOf(ctx).UserID, " ", requestOf(ctx).Role, " ", who.Groups)
+	viewer := fmt.Sprintf("%d %s %q", requestOf(ctx).UserID, requestOf(ctx).Role, who.Groups)
 	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (seenSince, error) {
 		var of dbgen.EventsSeenOfParams
 		for _, e := range some {

@@ -325,14 +325,18 @@ func TestAStreamEndsWhereTheServiceStops(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)
 	me := b.as(7, identity.User)
-	cfg := api.Config{Rate: 10, Burst: 10, RequestSeconds: 10, MaxConnections: 10, MaxWatchers: 10, Addr: "127.0.0.1:0"}
-	cfg.DatabaseURL, cfg.DatabaseMaxConns, cfg.DatabaseRole, cfg.NATSURL, cfg.LogFormat = b.url, 2, "echomind_api", b.js.Conn().ConnectedUrl(), "json"
+	cfg := served(t, b.url, b.js.Conn().ConnectedUrl())
 	ctx, stop := context.WithCancel(t.Context())
 	addresses, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- api.RunAnd(ctx, cfg, connect.NewProcess(testkit.Logger(t)), func(addr string) { addresses <- addr })
 	}()
-	b.server = &httptest.Server{URL: "http://" + <-addresses}
+	select {
+	case address := <-addresses:
+		b.server = &httptest.Server{URL: "http://" + address}
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	s := caller{b.world, me.token}.watch("")
 	stop()
 	require.NoError(t, <-ended)

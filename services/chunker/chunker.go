@@ -43,7 +43,10 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return err
 	}
-	folders := newFile(cfg, pool, content, m, process.Log)
+	folders, err := newFile(ctx, cfg, servers.Pool, pool, content, m, process.Log)
+	if err != nil {
+		return errors.Join(err, servers.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": folders.sync} {
 		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)

@@ -25,6 +25,8 @@ type Config struct {
 	// Private are further folders and files that no connector reads, wherever they are, such as the data folder and keys of
 	// `echomind run`. Files that this configuration names are private anyway.
 	Private []string
+	// Uploads is where the files are that people upload.
+	Uploads config.Uploads
 	// AllowCIDRs are loopback, private or link-local ranges, separated by commas, that web connectors may reach. Public
 	// addresses are always allowed.
 	AllowCIDRs []string `env:"CHUNKER_ALLOW_CIDRS"`
@@ -40,7 +42,7 @@ func (c Config) Shared() config.Common { return c.Common }
 // Validate returns every problem at once.
 func (c Config) Validate() error {
 	_, err := c.prefixes()
-	problems := []error{c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err}
+	problems := []error{c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), c.Uploads.Validate(), err}
 	for _, root := range c.FileRoots {
 		if !filepath.IsAbs(root) {
 			problems = append(problems, fmt.Errorf("CHUNKER_FILE_ROOTS: %q is not an absolute path", root))
@@ -69,6 +71,9 @@ func (c Config) private() []string {
 				}
 			}
 		}
+	}
+	if folder := c.Uploads.Folder(); folder != "" { // everybody's files
+		own = append(own, folder)
 	}
 	return append(own, config.PostgresFiles()...)
 }

@@ -2,6 +2,7 @@ package chunker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -12,26 +13,44 @@ import (
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
 	"github.com/echomind/sync/services/chunker/files"
+	"github.com/echomind/sync/services/chunker/internal/dbgen"
 	"github.com/echomind/sync/services/internal/extract"
+	"github.com/echomind/sync/services/internal/uploads"
 )
 
-// file is the source of folders.
+// file is the source of folders, and of files that people upload.
 type file struct {
 	options files.Options
+	bucket  *uploads.Bucket // nil = no place for uploads
+	queries *dbgen.Queries
 	pool    *confine.Pool
 	room    *room.Room
 	metrics *metrics
 }
 
-func newFile(cfg Config, pool *confine.Pool, content *room.Room, m *metrics, log *slog.Logger) *file {
+func newFile(ctx context.Context, cfg Config, db dbgen.DBTX, pool *confine.Pool, content *room.Room, m *metrics, log *slog.Logger) (*file, error) {
+	f := &file{queries: dbgen.New(db), pool: pool, room: content, metrics: m}
+	if cfg.Uploads.URL != "" {
+		var err error
+		if f.bucket, err = uploads.Open(ctx, cfg.Uploads); err != nil {
+			return nil, err
+		}
+	}
 	roots := files.OpenRoots(cfg.FileRoots, cfg.private()...)
 	if err := roots.Problems(); err != nil {
 		log.Warn("folders that file connectors may read cannot be opened; connectors of these fail", "err", err)
 	}
-	return &file{options: files.Options{Roots: roots, Chunk: cfg.chunks()}, pool: pool, room: content, metrics: m}
+	f.options = files.Options{Roots: roots, Chunk: cfg.chunks()}
+	return f, nil
 }
 
-func (f *file) close() error { return f.options.Roots.Close() }
+func (f *file) close() error {
+	err := f.options.Roots.Close()
+	if f.bucket != nil {
+		err = errors.Join(err, f.bucket.Close())
+	}
+	return err
+}
 
 // ownerOf is the key by which children are shared: all syncs of one user get no more than one sync of another.
 func ownerOf(run *worker.Run) string { return strconv.Itoa(int(run.Request().UserId)) }
@@ -46,7 +65,7 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	options.Connector = run.Request().ConnectorId
 	options.Room = f.room.ForOwner(ownerOf(run))
 	options.Reader = extract.In(f.pool.Share(ownerOf(run)))
-	result, err := files.Sync(ctx, cfg, options, run)
+	result, err := f.read(ctx, cfg, options, run)
 	f.metrics.folder(result)
 	if err == nil {
 		run.Remark(remarkOf(cfg, result))
@@ -59,11 +78,42 @@ func (f *file) sync(ctx context.Context, run *worker.Run) error {
 	return err
 }
 
+// read syncs a folder, or what was uploaded.
+func (f *file) read(ctx context.Context, cfg files.Config, options files.Options, run *worker.Run) (files.Result, error) {
+	if !cfg.IsUploaded() {
+		return files.Sync(ctx, cfg, options, run)
+	}
+	if f.bucket == nil {
+		return files.Result{}, worker.Permanent(files.ErrNoUploads)
+	}
+	return files.SyncUploads(ctx, cfg, options, files.Uploads{Bucket: f.bucket, Page: f.uploaded(run)}, run)
+}
+
+// uploadPage is how many uploaded files are asked for at once.
+const uploadPage = 1000
+
+// uploaded lists the files that were uploaded to a run's connector.
+func (f *file) uploaded(run *worker.Run) func(context.Context, string) ([]files.Uploaded, error) {
+	return func(ctx context.Context, after string) (all []files.Uploaded, err error) {
+		var rows []dbgen.UploadedRow
+		err = run.Patiently(ctx, "chunker.uploaded", func(ctx context.Context) (err error) {
+			rows, err = f.queries.Uploaded(ctx, dbgen.UploadedParams{RunID: run.Try().Run, TryID: run.Try().ID, After: after, Page: uploadPage})
+			return err
+		})
+		for _, row := range rows {
+			all = append(all, files.Uploaded{Name: row.Name, Object: row.Object, Bytes: row.Bytes})
+		}
+		return all, err
+	}
+}
+
 // remarkOf says what a folder's listing left out, or why no file is taken.
 func remarkOf(cfg files.Config, result files.Result) string {
 	switch {
 	case result.Listed > 0 || !result.Whole:
 		return result.LeftOut.String()
+	case cfg.IsUploaded():
+		return "no file is uploaded"
 	case len(cfg.Include) > 0:
 		return fmt.Sprintf("no file is taken: none matches include (%s) and no exclude; correct the patterns, which are relative to the folder",
 			secret.Short(strings.Join(cfg.Include, ", "), 200))

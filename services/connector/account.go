@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
@@ -44,11 +44,6 @@ type identity struct {
 	// own says that the configuration names no application, so that the service uses its own.
 	own bool
 }
-
-var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,127}$`)
-
-// googleScope is to read files.
-const googleScope = "https://www.googleapis.com/auth/drive.readonly"
 
 // openAccount opens a run's secrets, and makes the clients that use them. No other place decrypts them.
 func (s *service) openAccount(ctx context.Context, run *worker.Run, a accessRequest) (*account, error) {
@@ -114,9 +109,9 @@ func (s *service) grant(
 	if open.Subject != "" && secrets["service_account"] == "" {
 		return nil, "", errors.New("subject: it needs service_account, the account that acts for that user")
 	}
-	scopes := []string{googleScope}
+	scopes := []string{consent.GoogleScope}
 	if issuer.TokenURL = s.config.GoogleTokenURL; !google {
-		if issuer.TokenURL, err = s.config.microsoftLogin(open.TenantID, "token"); err != nil {
+		if issuer.TokenURL, err = s.config.MicrosoftLogin(open.TenantID, "token"); err != nil {
 			return nil, "", err
 		}
 		u, err := url.Parse(s.config.MicrosoftGraphURL)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/echomind/sync/services/connector/consent"
 )
 
 // allowSetting lists what the service's own application may read; errors point to it.
@@ -33,7 +35,7 @@ func parseAllowed(text string) (allowed, error) {
 		directory, rest, _ := strings.Cut(entry, "/")
 		kind, value, _ := strings.Cut(rest, ":")
 		switch {
-		case !tenant.MatchString(directory) || slices.Contains(notTenants, strings.ToLower(directory)):
+		case !consent.IsTenant(directory) || slices.Contains(notTenants, strings.ToLower(directory)):
 			problems = append(problems, fmt.Errorf("%s: %q: %q is not one directory's id or domain", allowSetting, entry, directory))
 		case rest != wholeTenant && (!slices.Contains(kinds, kind) || value == ""):
 			problems = append(problems, fmt.Errorf("%s: %q: after the tenant write /* for everything in it, or one of /%s:…",

@@ -3,7 +3,6 @@ package connector
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/echomind/sync/internal/config"
@@ -11,15 +10,16 @@ import (
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/chunk"
 	"github.com/echomind/sync/sdk/worker"
+	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
-// Config is the configuration of the service. Providers' addresses are set here and never in a connector's configuration: its
-// author could otherwise have its secrets sent anywhere.
+// Config is the configuration of the service.
 type Config struct {
 	config.Common
 	config.Secrets
 	config.Reading
+	consent.Config
 	// Worker tunes all subscriptions; each has WORKER_SLOTS of its own.
 	Worker worker.Config
 	// MaxTokens is the size of a chunk, in estimated tokens.
@@ -35,28 +35,12 @@ type Config struct {
 	AllowCIDRs []string `env:"CONNECTOR_ALLOW_CIDRS"`
 	// GoogleDriveURL is the Drive API, without /drive/v3.
 	GoogleDriveURL string `env:"CONNECTOR_GOOGLE_DRIVE_URL" envDefault:"https://www.googleapis.com"`
-	// GoogleAuthURL is where users consent; only echomind connect sends them there.
-	GoogleAuthURL string `env:"CONNECTOR_GOOGLE_AUTH_URL" envDefault:"https://accounts.google.com/o/oauth2/v2/auth"`
-	// GoogleTokenURL gives access tokens for it.
-	GoogleTokenURL string `env:"CONNECTOR_GOOGLE_TOKEN_URL" envDefault:"https://oauth2.googleapis.com/token"`
-	// GoogleClientID is the application that asks for connectors that name none.
-	GoogleClientID string `env:"CONNECTOR_GOOGLE_CLIENT_ID"`
-	// GoogleClientSecret is that application's secret.
-	GoogleClientSecret string `env:"CONNECTOR_GOOGLE_CLIENT_SECRET"`
 	// GoogleRate is how many requests a second an account makes in the long run. The API's "Usage limits" allow 200 per
 	// user and project; most of them are for people.
 	GoogleRate float64 `env:"CONNECTOR_GOOGLE_RATE" envDefault:"50"`
 	// GoogleBurst is how many at once after a rest.
 	GoogleBurst float64 `env:"CONNECTOR_GOOGLE_BURST" envDefault:"100"`
 
-	// MicrosoftGraphURL is Microsoft Graph, with its version; sovereign clouds have others.
-	MicrosoftGraphURL string `env:"CONNECTOR_MICROSOFT_GRAPH_URL" envDefault:"https://graph.microsoft.com/v1.0"`
-	// MicrosoftLoginURL gives access tokens for it, below the tenant.
-	MicrosoftLoginURL string `env:"CONNECTOR_MICROSOFT_LOGIN_URL" envDefault:"https://login.microsoftonline.com"`
-	// MicrosoftClientID is the application that asks for connectors that name none.
-	MicrosoftClientID string `env:"CONNECTOR_MICROSOFT_CLIENT_ID"`
-	// MicrosoftClientSecret is that application's secret.
-	MicrosoftClientSecret string `env:"CONNECTOR_MICROSOFT_CLIENT_SECRET"`
 	// MicrosoftAllow lists what that application may read for connectors that name no application and give no
 	// refresh token, separated by spaces: tenant/drive:id, tenant/site:address, tenant/group:id (a team is a group) or
 	// tenant/user:name, each as the connectors write it, or tenant/* for everything in the tenant. Every author of a
@@ -86,18 +70,8 @@ func (c Config) Validate() error {
 	_, list := parseAllowed(c.MicrosoftAllow)
 	_, ranges := guard.Prefixes(allowRanges, c.AllowCIDRs)
 	problems := []error{
-		list, ranges, c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
+		list, ranges, c.Config.Validate(), consent.CheckURL("CONNECTOR_GOOGLE_DRIVE_URL", c.GoogleDriveURL), c.Common.Validate(), c.Reading.Validate(), c.Worker.Validate(), c.chunks().Validate(), err,
 		config.AtLeast("CONNECTOR_QUOTA_WAIT_SECONDS", c.QuotaWaitSeconds, 1),
-	}
-	for _, endpoint := range []struct{ name, value string }{
-		{"CONNECTOR_GOOGLE_DRIVE_URL", c.GoogleDriveURL}, {"CONNECTOR_GOOGLE_TOKEN_URL", c.GoogleTokenURL},
-		{"CONNECTOR_GOOGLE_AUTH_URL", c.GoogleAuthURL},
-		{"CONNECTOR_MICROSOFT_GRAPH_URL", c.MicrosoftGraphURL}, {"CONNECTOR_MICROSOFT_LOGIN_URL", c.MicrosoftLoginURL},
-	} {
-		u, err := url.Parse(endpoint.value)
-		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
-			problems = append(problems, fmt.Errorf("%s: must be a URL that starts with https://", endpoint.name))
-		}
 	}
 	for _, rate := range []struct {
 		name  string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/services/connector/provider"
 )
 
@@ -92,7 +93,7 @@ func (g credentialFields) checkMicrosoft() error {
 	}
 	directory := g.text("tenant_id")
 	if directory != "" {
-		problems = append(problems, checkTenant(directory))
+		problems = append(problems, consent.CheckTenant(directory))
 	}
 	switch {
 	case g.has("refresh_token"):

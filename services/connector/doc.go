@@ -4,6 +4,7 @@
 //	onedrive/     Microsoft Graph: delta of a drive or folder
 //	teams/        Microsoft Graph: delta of a channel's messages
 //	graph/        what both ask of Microsoft Graph, and how
+//	consent/      how a user lets an application read, and what that leaves in a configuration; the command line and the page ask so, too
 //	provider/     what every provider's API needs: authorisation, quota, retries, deadlines
 //
 // and here, what makes a source of them:

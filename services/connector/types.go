@@ -2,6 +2,7 @@ package connector
 
 import (
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/services/connector/googledrive"
 	"github.com/echomind/sync/services/connector/onedrive"
 	"github.com/echomind/sync/services/connector/teams"
@@ -9,9 +10,9 @@ import (
 
 // The types that this service subscribes to.
 const (
-	typeGoogleDrive = "google_drive"
-	typeOneDrive    = "onedrive"
-	typeTeams       = "teams"
+	typeGoogleDrive = consent.GoogleDrive
+	typeOneDrive    = consent.OneDrive
+	typeTeams       = consent.Teams
 )
 
 // secretFields are the fields that the types' Configs tag as secret.

@@ -19,7 +19,8 @@ func TestALookReadsFewBuffersHoweverManyWait(t *testing.T) {
 		s.exec(`ANALYZE ` + table)
 	}
 	s.exec(`INSERT INTO owner_quotas (user_id, max_connectors) VALUES (1, 30000)`)
-	s.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 1 FROM generate_series(1, 20020)`)
+	s.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 1 FROM generate_series(1, 20)`)
+	s.multiply(1001)
 	s.exec(`ALTER TABLE run_after DISABLE TRIGGER run_after_audit`)
 	for upstream := 1; upstream <= 20; upstream++ { // each of the others runs after one of the first 20
 		s.exec(`INSERT INTO run_after (connector_id, upstream_id) SELECT id, $1 FROM connectors WHERE id > 40 AND id % 20 = $1 - 1`, upstream)

@@ -14,7 +14,8 @@ func (s *stage) manyLost(failures string) (silent string) {
 		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
 	}
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 10, 60, clock_timestamp() FROM generate_series(1, 40000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 10, 60, clock_timestamp() FROM generate_series(1, 400) i`)
+	s.multiply(100)
 	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`) // the statistics are those of a quiet time
 	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), now() FROM generate_series(1, 100)`)
 	s.exec(`ALTER TABLE connectors DISABLE TRIGGER USER`)

@@ -19,7 +19,8 @@ import (
 func TestEveryLookUsesAnIndex(t *testing.T) {
 	s := setStage(t)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 20000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 400) i`)
+	s.multiply(50)
 	s.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), id, type, 'new', created_at, created_at,
 			created_at - make_interval(secs => id), 'completed', 1 FROM connectors`)
@@ -90,7 +91,8 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 		s.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
 	}
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
-		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 40000) i`)
+		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 100, 60, clock_timestamp() FROM generate_series(1, 300) i`)
+	s.multiply(100)
 	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`)
 	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), clock_timestamp() + interval '1 hour' FROM generate_series(1, 100)`)
 	// As they are claimed, but without the dead rows of a claim, which are vacuum's to remove.
@@ -107,11 +109,11 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 			CASE WHEN id % 2 = 1 THEN w.ids[1 + id % 100] END
 		FROM connectors, w WHERE run_id IS NOT NULL`)
 	lone := one[uuid.UUID](s, `INSERT INTO workers (id, expires_at) VALUES (gen_random_uuid(), now()) RETURNING id`)
-	s.exec(`UPDATE open_runs SET worker_id = $1 WHERE connector_id = 40001`, lone)
+	s.exec(`UPDATE open_runs SET worker_id = $1 WHERE connector_id = 30001`, lone)
 	nobody, one := `[]`, fmt.Sprintf(`[{"id":%q,"beats":1}]`, lone)
 	long := 15 * time.Minute // nothing but what a case makes so is lost
 	due := `UPDATE connectors SET next_sync_at = now(), due_reason = 'schedule', status = 'ACTIVE', run_id = NULL WHERE id = 30000`
-	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 hour' WHERE connector_id = 40002`
+	lost := `UPDATE open_runs SET dispatched_at = now() - interval '1 hour' WHERE connector_id = 30002`
 	known := `INSERT INTO waiting_types VALUES ('onedrive', false) ON CONFLICT DO NOTHING` // its first claim was long ago
 	watched, r := s.recorded()
 	scheduler := watched.scheduler()
@@ -163,7 +165,8 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 // The statistics are those of the moment at which everything waits: the planner must not take the batch for all there is.
 func TestABatchOfLostMessagesIsFoundWithoutReadingTheOthers(t *testing.T) {
 	s := setStage(t)
-	s.connectors(20_000)
+	s.connectors(200)
+	s.multiply(100)
 	s.do(s.scheduler().Tick(t.Context()))
 	s.purge()
 	s.age(pastTheGrace)

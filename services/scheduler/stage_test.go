@@ -129,6 +129,12 @@ func (s *stage) connectors(n int) {
 		SELECT 'c' || i, 'web', 1 + i / 10000, 60 FROM generate_series(1, $1::int) i`, n)
 }
 
+// multiply makes of every connector as many as it says.
+func (s *stage) multiply(times int) {
+	s.Helper()
+	movestest.Multiply(s, s.servers.Pool, times)
+}
+
 func (s *stage) exec(sql string, args ...any) {
 	s.Helper()
 	if _, err := s.servers.Pool.Exec(s.Context(), sql, args...); err != nil {

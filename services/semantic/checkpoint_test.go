@@ -67,7 +67,7 @@ func TestADeathBetweenStoreAndCheckpoint(t *testing.T) {
 	f := newFixture(t)
 	for name, heal := range map[string]func(trip){
 		"is made up for by the redelivery": func(c trip) { c.stores(c.doc(1, "a", "apple")) },
-		"is made up for by housekeeping":   func(c trip) { require.NoError(t, f.AdvanceStored(ctx)) },
+		"is made up for by housekeeping":   func(c trip) { require.NoError(t, inTime(f.AdvanceStored)) },
 		"is made up for by the next store": func(c trip) { c.stores(c.doc(3, "c", "cherry")) },
 		"is made up for by the completion": func(c trip) { // which has no state of its own
 			m := c.completed(2)
@@ -98,7 +98,7 @@ func TestACheckpointAfterItsRunIsOverChangesNothing(t *testing.T) {
 		c.stores(c.doc(1, "a", "apple"))
 		end(c)
 		c.stores(c.checkpoint(2, 1))
-		require.NoError(t, f.AdvanceStored(ctx))
+		require.NoError(t, inTime(f.AdvanceStored))
 		require.Zero(t, f.count("connectors WHERE state <> '{}'"), name)
 		require.Zero(t, f.count("run_checkpoints"), name)
 	}
@@ -109,7 +109,7 @@ func TestWhatARunLeavesOfItsCheckpointsIsSwept(t *testing.T) {
 	c := f.syncing()
 	c.stores(c.checkpoint(2, 1), c.checkpoint(4, 2))
 	overs["failed"](c)
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Zero(t, f.count("run_checkpoints"))
 	c.stores(c.checkpoint(6, 3))
 	require.Zero(t, f.count("run_checkpoints"))
@@ -177,7 +177,7 @@ func TestNoOrderOfDeliveryBringsAStateAheadOfItsData(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		require.NoError(rt, f.AdvanceStored(ctx)) // for those that found the connector held by the other's
+		require.NoError(rt, inTime(f.AdvanceStored)) // for those that found the connector held by the other's
 		require.Equal(rt, run.reached(order), c.page())
 		require.Equal(rt, "running", c.verdict())
 		overs["released"](c)
@@ -250,7 +250,7 @@ func TestARunThatRepeatsTheStateOfTheOneBeforeHasComeNoFurther(t *testing.T) {
 			"seen": map[string]any{c.try.String(): map[string]any{"listing": 1, "no": 1}}})
 		c.stores(m)
 		f.exec(`SELECT moves.cut($1, $2, 1, 1, 'too long')`, c.session, c.try)
-		require.NoError(t, f.CompleteStored(ctx))
+		require.NoError(t, inTime(f.CompleteStored))
 		ends = append(ends, one[string](f, `SELECT concat_ws(' ', status, failure_count, next_sync_at <= clock_timestamp())
 			FROM connectors WHERE id = $1`, c.connector))
 	}

@@ -66,7 +66,7 @@ func TestACrashBetweenStoreAndCompletionIsCompletedAfterwards(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, reached.complete)
 	require.Equal(t, "running", c.verdict())
-	require.NoError(t, f.CompleteStored(ctx))
+	require.NoError(t, inTime(f.CompleteStored))
 	require.Equal(t, "completed", c.verdict())
 	require.Equal(t, "running", other.verdict())
 }
@@ -168,6 +168,6 @@ func TestAStateThatDoesNotFitFailsAtSyncCompletedAndNotAtCompletion(t *testing.T
 	err := c.handles(m)
 	require.ErrorContains(t, err, "open_runs_new_state_size")
 	require.False(t, isWait(err))
-	require.NoError(t, f.CompleteStored(ctx))
+	require.NoError(t, inTime(f.CompleteStored))
 	require.Equal(t, "running", c.verdict())
 }

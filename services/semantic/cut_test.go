@@ -63,7 +63,7 @@ func TestARunThatIsCutIsCompletedByALookWhereEverythingIsStoredAlready(t *testin
 	c.stores(c.doc(1, "a", "one"), c.checkpoint(2, 2))
 	require.NoError(t, c.cut(2, 9))
 	c.stillRuns()
-	require.NoError(t, f.CompleteStored(ctx))
+	require.NoError(t, inTime(f.CompleteStored))
 	c.tookTooLong(0, true, `{"page": 2}`)
 }
 
@@ -109,7 +109,7 @@ func TestARunThatIsToWaitIsPostponedByALookWhereEverythingIsStoredAlready(t *tes
 	c.stores(c.doc(1, "a", "one"))
 	require.NoError(t, c.cutToWait(1, 9))
 	c.stillRuns()
-	require.NoError(t, f.CompleteStored(ctx))
+	require.NoError(t, inTime(f.CompleteStored))
 	c.putOff(`{}`)
 }
 

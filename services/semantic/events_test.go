@@ -444,7 +444,7 @@ func TestMoreEventsOfAConnectorThanAPageComeInOrder(t *testing.T) {
 func TestTheServicePublishesAndMeasuresWhatWaits(t *testing.T) {
 	f := newFlow(t)
 	c := f.synced(map[string]string{"a": "x"})
-	require.NoError(t, f.KeepEvents(ctx))
+	require.NoError(t, inTime(f.KeepEvents))
 	var waiting dto.Metric
 	require.NoError(t, f.metrics.eventsWaiting.Write(&waiting))
 	require.Positive(t, waiting.GetGauge().GetValue())

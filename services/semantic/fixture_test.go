@@ -243,15 +243,19 @@ func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {
-		for range 5 { // who keeps house repeats it; and on a busy machine an index may be late that is not away
-			var late *deadline.Error
-			away := c.f.index.catchUp(ctx, c.f.complete)
-			if away != nil {
-				c.f.t.Logf("the index: %v", away)
-			}
-			if !errors.As(away, &late) {
-				break
-			}
+		if away := inTime(func(ctx context.Context) error { return c.f.index.catchUp(ctx, c.f.complete) }); away != nil {
+			c.f.t.Logf("the index: %v", away)
+		}
+	}
+	return err
+}
+
+// inTime takes a step of what keeps house, which repeats it too: on a busy machine a server may be late that is not away.
+func inTime(step func(context.Context) error) (err error) {
+	for range 10 {
+		var late *deadline.Error
+		if err = step(ctx); !errors.As(err, &late) {
+			break
 		}
 	}
 	return err

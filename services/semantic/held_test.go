@@ -125,8 +125,8 @@ func TestOneLookCompletesAndAdvancesPastWhatSomebodyHolds(t *testing.T) {
 				require.Equal(t, "1", waiting[i].page())
 			}
 			release()
-			require.NoError(t, f.CompleteStored(ctx))
-			require.NoError(t, f.AdvanceStored(ctx))
+			require.NoError(t, inTime(f.CompleteStored))
+			require.NoError(t, inTime(f.AdvanceStored))
 			for i := range whole {
 				require.Equal(t, "skipped", whole[i].verdict())
 				require.Equal(t, "1", waiting[i].page())

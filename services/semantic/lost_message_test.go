@@ -42,7 +42,7 @@ func TestARunThatTakesTooLongWithoutComingFurtherCountsAsAFailure(t *testing.T) 
 		c = c.again()
 		c.stores(c.checkpoint(1, 1)) // the same each time
 		require.NoError(t, c.cut(1, uint64(i+1)))
-		require.NoError(t, f.CompleteStored(ctx))
+		require.NoError(t, inTime(f.CompleteStored))
 		require.Equal(t, int32(i), one[int32](f, `SELECT failure_count FROM connectors WHERE id = $1`, c.connector))
 	}
 }

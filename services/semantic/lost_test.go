@@ -48,7 +48,7 @@ func (f *flow) draining() (c trip, place uint64) {
 
 func (f *flow) lookForDocuments() {
 	f.t.Helper()
-	require.NoError(f.t, f.FailLostInTransit(ctx))
+	require.NoError(f.t, inTime(f.FailLostInTransit))
 }
 
 func (c trip) lostInTransit() {
@@ -167,7 +167,7 @@ func TestARunWithEverythingStoredIsLeftToItsCompletion(t *testing.T) {
 	f.forget(place)
 	f.lookForDocuments()
 	c.stillRuns()
-	require.NoError(t, f.CompleteStored(ctx))
+	require.NoError(t, inTime(f.CompleteStored))
 	require.Equal(t, "completed", c.verdict())
 }
 

@@ -28,7 +28,7 @@ func TestNothingOfADeletedConnectorIsFoundUnderItsIDWhileItsDocumentIsWrittenAne
 	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Empty(t, finds(), "between two parts")
 	f.exec(`SELECT moves.fail($1, $2, 'transient', 'x')`, n.session, n.try)
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.NoError(t, f.sweepDeletedConnectors(ctx))
 	require.Empty(t, finds(), "after its run has failed")
 }
@@ -58,7 +58,7 @@ func TestATitleOfAnEarlierConfigurationGoesWithIt(t *testing.T) {
 	d := n.doc(1, "plan", "garden plan of user two")
 	d.GetPart().Title, d.GetPart().Url = "", ""
 	n.stores(d, n.completed(1))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	hits, err := f.searcher().Search(ctx, Reader{UserID: 2}, "garden plan", 10)
 	require.NoError(t, err)
 	require.Len(t, hits, 1)
@@ -73,11 +73,11 @@ func TestWhatTheFirstWholeListingDidNotBringGoesAlsoAfterAPartialOne(t *testing.
 	p := n.completed(1)
 	p.GetCompleted().ListingWhole = false // one folder could not be listed this time
 	n.stores(n.doc(1, "public/b", "menu"), p)
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	for range 3 {
 		n = n.again()
 		n.stores(n.doc(1, "public/b", "menu"), n.completed(1)) // listed whole
-		require.NoError(t, f.Sweep(ctx))
+		require.NoError(t, inTime(f.Sweep))
 	}
 	hits, err := f.searcher().Search(ctx, Reader{UserID: 1}, "salaries", 10)
 	require.NoError(t, err)
@@ -92,10 +92,10 @@ func TestTheSweepEmptiesWhatTheNextRunHasBegunToWrite(t *testing.T) {
 	n.stores(n.doc(1, "b", "menu of two"), n.completed(1)) // a whole listing: "plan" is not in it
 	next := n.again()                                      // begins before the sweep comes
 	next.stores(next.doc(1, "plan", "first half", part(0, 2)))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	f.exec(`SELECT moves.fail($1, $2, 'permanent', 'x')`, next.session, next.try)
 	for range 3 {
-		require.NoError(t, f.Sweep(ctx))
+		require.NoError(t, inTime(f.Sweep))
 		f.exec(`UPDATE unswept_runs SET next_at = clock_timestamp()`)
 	}
 	hits, err := f.searcher().Search(ctx, Reader{UserID: 2}, "salaries", 10)

@@ -202,7 +202,7 @@ func TestWhateverASenderSaysNoDocumentShowsLessThanAllItsChunks(t *testing.T) {
 			}
 			require.Empty(rt, f.brokenDocuments())
 		}
-		require.NoError(rt, f.CompleteStored(ctx))
+		require.NoError(rt, inTime(f.CompleteStored))
 		state := one[string](f, `SELECT state::text FROM connectors WHERE id = $1`, c.connector)
 		if c.verdict() == "completed" && state != cursor && honest {
 			// The cursor has moved: every document up to there is whole, or has failed. A checkpoint's page is its number.
@@ -212,7 +212,7 @@ func TestWhateverASenderSaysNoDocumentShowsLessThanAllItsChunks(t *testing.T) {
 		if c.verdict() == "running" {
 			overs["released"](c)
 		}
-		require.NoError(rt, f.Sweep(ctx))
+		require.NoError(rt, inTime(f.Sweep))
 		require.Empty(rt, f.brokenDocuments())
 	})
 }

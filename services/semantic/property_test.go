@@ -84,8 +84,8 @@ func TestAnyOrderWithAnyRepeatsOnTwoWorkersEndsAsTheSequenceDoes(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		require.NoError(rt, f.Sweep(ctx))
-		require.NoError(rt, f.SweepChunks(ctx))
+		require.NoError(rt, inTime(f.Sweep))
+		require.NoError(rt, inTime(f.SweepChunks))
 
 		require.Equal(rt, straight.documents(), mixed.documents())
 		require.Equal(rt, straight.verdict(), mixed.verdict())

@@ -246,7 +246,7 @@ func TestAnotherFolderHasAsMuchRoomAsTheOneBefore(t *testing.T) {
 		c = c.again()
 		c.stores(c.doc(1, folder+"1", "one"), c.doc(2, folder+"2", "two"), c.doc(3, folder+"3", "three"), c.completed(3))
 		require.Equal(t, "completed", c.verdict())
-		require.NoError(t, f.Sweep(ctx))
+		require.NoError(t, inTime(f.Sweep))
 		require.Equal(t, folder+"1 stored\n"+folder+"2 stored\n"+folder+"3"+tooMany, c.statuses())
 	}
 	require.Empty(t, f.wronglyCounted())
@@ -263,7 +263,7 @@ func TestAllConfigurationsTogetherHaveTwiceTheRoom(t *testing.T) {
 		c = c.again()
 		c.stores(c.doc(1, folder+"1", "one"), c.doc(2, folder+"2", "two"))
 		f.exec(`SELECT moves.fail($1, $2, 'transient', 'x')`, c.session, c.try)
-		require.NoError(t, f.Sweep(ctx))
+		require.NoError(t, inTime(f.Sweep))
 	}
 	require.EqualValues(t, 4, f.count("documents WHERE status = 'stored'"))
 }
@@ -275,7 +275,7 @@ func TestWhatIsDeletedMakesRoomForWhatComesNext(t *testing.T) {
 	c.stores(c.deletion(1, "a"), c.doc(2, "c", "cherry"))
 	c.stores(c.deletion(3, "b"))
 	c.stores(c.doc(4, "d", "date"), c.doc(5, "e", "elder"), c.completed(5))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, "c stored\nd stored\ne"+tooMany, c.statuses())
 	require.Empty(t, f.wronglyCounted())
 }

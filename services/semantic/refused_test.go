@@ -73,7 +73,7 @@ func (f *fixture) notTaken(times int) trip {
 func TestARunWhoseMessageNobodyCanTakeFailsAndIsTriedAgainLater(t *testing.T) {
 	f := newFixture(t)
 	c, waits := f.notTaken(10), f.notTaken(9)
-	require.NoError(t, f.FailNotTaken(ctx))
+	require.NoError(t, inTime(f.FailNotTaken))
 	require.True(t, one[bool](f, `SELECT status = 'ERROR' AND failure_count = 1 AND due_reason = 'retry' AND run_id IS NULL
 		AND next_sync_at > clock_timestamp() + interval '1 minute' AND status_message LIKE 'nobody could take its message: %'
 		FROM connectors WHERE id = $1`, c.connector))

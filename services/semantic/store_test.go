@@ -162,10 +162,10 @@ func TestADeletionHidesAtOnceAndIsSweptAfterTheRun(t *testing.T) {
 	c.stores(c.deletion(1, "a"))
 	require.Equal(t, line("b", "banana"), c.documents())
 	require.Empty(t, f.finds(Reader{UserID: 1}, "apple"))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, int64(2), f.count("documents"), "while the run is open the row says what was deleted")
 	c.stores(c.completed(1))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, []string{"b"}, many[string](f, `SELECT source_id FROM documents`))
 	require.Equal(t, int64(1), f.count("chunks"))
 }

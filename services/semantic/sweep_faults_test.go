@@ -211,7 +211,7 @@ func TestASweepThatDiesHalfWayGoesOnAtItsPlace(t *testing.T) {
 	f.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) VALUES ($1, 'before the place', 'stored', 1)`, c.connector)
 	f.exec(`DROP TRIGGER die ON documents`)
 	f.due()
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, []string{"a", "before the place"}, many[string](f, `SELECT source_id FROM documents ORDER BY 1`), "nothing is read twice")
 	require.Zero(t, f.count("unswept_runs"))
 }
@@ -221,11 +221,11 @@ func TestASweepOfAProcessThatDiedIsTakenUpByAnother(t *testing.T) {
 	c := f.narrowed(10)
 	_, err := f.queries.TakeUnswept(ctx, dbgen.TakeUnsweptParams{Held: sweepHeld, Batch: sweepRuns})
 	require.NoError(t, err)
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, int64(11), f.count("documents"), "somebody is at it")
 	require.True(t, one[bool](f, `SELECT next_at <= clock_timestamp() + interval '1 minute' FROM unswept_runs`))
 	f.due()
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, line("a", "new"), c.documents())
 }
 
@@ -236,7 +236,7 @@ func TestALargeSweepLeavesOthersTheirTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, f.sweepSteps(ctx, runs[0], &sweepPlace{}, time.Now()), errMore, "its share is over after one page")
 	require.Equal(t, int64(2_002), f.count("documents"), "one of the page is of this configuration")
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, line("a", "new"), large.documents())
 }
 
@@ -274,7 +274,7 @@ func TestASweepWhosePlaceSaysNothingToThisVersionBeginsAnew(t *testing.T) {
 			overs["released"](c)
 			f.exec(`UPDATE unswept_runs SET place = $1::jsonb`, place)
 			testkit.Eventually(t, soon, func() error { // on a busy machine its share of time may be over before
-				require.NoError(t, f.Sweep(ctx))
+				require.NoError(t, inTime(f.Sweep))
 				if n := f.count("unswept_runs"); n != 0 {
 					return fmt.Errorf("%d are not swept", n)
 				}

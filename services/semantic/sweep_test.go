@@ -18,9 +18,9 @@ func (f *fixture) sweepDeletedConnectors(ctx context.Context) error {
 // sweeps removes everything that may go.
 func (f *fixture) sweeps() {
 	f.t.Helper()
-	require.NoError(f.t, f.Sweep(ctx))
+	require.NoError(f.t, inTime(f.Sweep))
 	require.NoError(f.t, f.sweepDeletedConnectors(ctx))
-	require.NoError(f.t, f.SweepChunks(ctx))
+	require.NoError(f.t, inTime(f.SweepChunks))
 }
 
 func TestTheSweepRemovesWhatAnEndedRunLeft(t *testing.T) {
@@ -71,7 +71,7 @@ func TestTheSweepRemovesWhatAnEarlierConfigurationLeft(t *testing.T) {
 	c := f.synced(map[string]string{"a": "apple", "b": "banana"})
 	other := f.synced(map[string]string{"a": "avocado"})
 	f.exec(`UPDATE connectors SET config = '{"folder": "another"}' WHERE id = $1`, c.connector)
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, line("a", "apple")+"\n"+line("b", "banana"), c.documents(), "until the new configuration is synced")
 	c = c.again()
 	c.stores(c.doc(1, "b", "blueberry"), c.completed(1))
@@ -85,7 +85,7 @@ func TestOneSweepTakesEveryEndedRun(t *testing.T) {
 	f := newFixture(t)
 	f.exec(`INSERT INTO unswept_runs (run_id, connector_id, try_id, config_version, outdated)
 		SELECT gen_random_uuid(), i, gen_random_uuid(), 1, false FROM generate_series(1, 250) i`) // many batches
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Zero(t, f.count("unswept_runs"))
 }
 

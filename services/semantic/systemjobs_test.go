@@ -95,7 +95,7 @@ func TestADeletedConnectorThatCannotBeSweptIsAWarningAndHoldsUpNoLaterDeletion(t
 	f.exec(`UPDATE deleted_connectors SET next_at = clock_timestamp() + interval '1 hour'`)
 	require.False(t, one[bool](f.fixture, `SELECT moves.hurry_orphan_sweep()`), "no run comes for it alone")
 	f.exec(`UPDATE deleted_connectors SET deleted_at = clock_timestamp() - interval '7 hours'`)
-	require.NoError(t, f.HurryOrphanSweep(ctx))
+	require.NoError(t, inTime(f.HurryOrphanSweep))
 	require.InDelta(t, 7*3600, testutil.ToFloat64(f.metrics.deletion), 600, "seconds, of the oldest")
 	other := f.synced(map[string]string{"a": "mine"})
 	f.exec(`DELETE FROM connectors WHERE id = $1`, other.connector)
@@ -105,7 +105,7 @@ func TestADeletedConnectorThatCannotBeSweptIsAWarningAndHoldsUpNoLaterDeletion(t
 	release()
 	f.exec(`UPDATE deleted_connectors SET next_at = clock_timestamp()`)
 	require.Equal(t, `completed | {"connectors_left": 0, "connectors_swept": 1}`, f.asks("orphan_sweep"))
-	require.NoError(t, f.HurryOrphanSweep(ctx))
+	require.NoError(t, inTime(f.HurryOrphanSweep))
 	require.Zero(t, testutil.ToFloat64(f.metrics.deletion))
 }
 

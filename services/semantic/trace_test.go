@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
+	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/tracing"
 	"github.com/echomind/sync/testonly/testkit"
 	"github.com/echomind/sync/testonly/tracingtest"
@@ -72,9 +73,20 @@ func TestACompletionThatAStopEndsIsNoProblemOfItsRun(t *testing.T) {
 	require.Equal(t, "handed back", span.Attributes["echomind.outcome"])
 }
 
-// It is committed: nobody else is told of it.
+// It is committed: nobody else is told of it. A call that several may share has a second or two: where the machine has stood still for longer, it is tried once more.
 func TestACompletionThatIsAnsweredDuringAStopHasItsVerdict(t *testing.T) {
-	f := newFlow(t)
+	t.Parallel()
+	for range 10 {
+		if isAnsweredDuringAStop(t) {
+			return
+		}
+	}
+	t.Fatal("no completion was answered in time")
+}
+
+func isAnsweredDuringAStop(t *testing.T) bool {
+	t.Helper()
+	f := newFlowOn(t, testkit.Database(t, db.Up))
 	collector := f.collect()
 	c := f.syncing()
 	f.exec(`UPDATE open_runs SET total = 0, stored = 0, whole = true WHERE id = $1`, c.session)
@@ -88,7 +100,11 @@ func TestACompletionThatIsAnsweredDuringAStopHasItsVerdict(t *testing.T) {
 	stopping, stop := context.WithCancel(ctx)
 	answer := make(chan error, 1)
 	go func() { answer <- f.complete(stopping, c.session) }()
+	over := false
 	testkit.Eventually(t, soon, func() error {
+		if over = len(answer) > 0; over {
+			return nil
+		}
 		if one[int](f.fixture, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0 {
 			return errors.New("the completion does not wait")
@@ -97,10 +113,15 @@ func TestACompletionThatIsAnsweredDuringAStopHasItsVerdict(t *testing.T) {
 	})
 	stop()
 	require.NoError(t, holder.Rollback(ctx))
-	require.NoError(t, <-answer)
+	err = <-answer
+	if over || errors.Is(err, context.Canceled) {
+		return false
+	}
+	require.NoError(t, err)
 	require.NoError(t, f.servers.Tracer.Close())
 	require.Equal(t, "skipped", collector.Trace(c.session).One(t, "complete").Attributes["echomind.verdict"])
 	require.InDelta(t, 1, testutil.ToFloat64(f.metrics.verdicts.WithLabelValues("skipped")), 0)
+	return true
 }
 
 func TestADeadLetterIsInItsRunsTrace(t *testing.T) {

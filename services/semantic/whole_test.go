@@ -18,12 +18,12 @@ func TestASkippedRunOfANewConfigurationSweepsNothing(t *testing.T) {
 		}
 		c.stores(c.completed(notes))
 		require.Equal(t, "skipped", c.verdict())
-		require.NoError(t, f.Sweep(ctx))
+		require.NoError(t, inTime(f.Sweep))
 		require.Equal(t, []string{"a", "b"}, f.stored(c))
 	}
 	c = c.again()
 	c.stores(c.doc(1, "a", "apple"), c.completed(1))
-	require.NoError(t, f.Sweep(ctx))
+	require.NoError(t, inTime(f.Sweep))
 	require.Equal(t, []string{"a"}, f.stored(c), "the first run that has listed anything")
 }
 

@@ -74,3 +74,5 @@ replace (
 	github.com/echomind/sync/services/scheduler => ../../services/scheduler
 	github.com/echomind/sync/services/semantic => ../../services/semantic
 )
+
+replace github.com/echomind/sync/services/internal/uploads => ../../services/internal/uploads

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -85,11 +86,16 @@ type documentRow struct {
 	Texts         []string
 }
 
-// look reads it all.
+// look reads it all, at one moment: a statement that a dead process sent may still commit while it looks.
 func (w *world) look() *sight {
 	w.tb.Helper()
+	ctx, cancel := bounded()
+	defer cancel()
+	tx, err := w.user.servers.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	must(w.tb, "look", err)
+	defer func() { must(w.tb, "look", tx.Rollback(ctx)) }()
 	s := &sight{connectors: map[int32]connectorRow{}, runs: map[uuid.UUID]runRow{}}
-	for _, c := range rows[connectorRow](w, `
+	for _, c := range read[connectorRow](ctx, w, tx, `
 		SELECT c.id, c.type, status, status_message, refresh_freq_minutes AS refresh, c.config_version,
 			(state->>'cursor')::float8::integer AS cursor, state::text AS state, last_sync_at, next_sync_at, due_reason,
 			coalesce(next_sync_at <= clock_timestamp(), false) AS is_due,
@@ -98,7 +104,7 @@ func (w *world) look() *sight {
 		FROM connectors c LEFT JOIN open_runs r ON r.id = c.run_id`) {
 		s.connectors[c.ID] = c
 	}
-	for _, r := range rows[runRow](w, `
+	for _, r := range read[runRow](ctx, w, tx, `
 		SELECT r.id, r.connector_id, r.try_id, r.trigger, r.slot, missed_count, r.dispatched_at, r.picked_up_at, r.worker_id, r.started_at,
 			completed_at, status, r.reason, r.total, r.stored, r.config_version, r.drain_seq,
 			(SELECT count(*) FROM run_messages m WHERE m.try_id = r.try_id) AS counted,
@@ -111,7 +117,7 @@ func (w *world) look() *sight {
 		FROM scheduler_runs r LEFT JOIN open_runs o ON o.id = r.id`) {
 		s.runs[r.ID] = r
 	}
-	s.documents = rows[documentRow](w, `
+	s.documents = read[documentRow](ctx, w, tx, `
 		SELECT id, connector_id, source_id, content_hash, version_token, status, error, written_by, try_id,
 			first_no, config_version, chunk_count,
 			ARRAY(SELECT c.text FROM chunks c WHERE c.document_id = d.id AND c.try_id = d.try_id
@@ -124,7 +130,17 @@ func rows[T any](w *world, sql string) []T {
 	w.tb.Helper()
 	ctx, cancel := bounded()
 	defer cancel()
-	found, err := w.user.servers.Pool.Query(ctx, sql)
+	return read[T](ctx, w, w.user.servers.Pool, sql)
+}
+
+// reader is a pool or a transaction.
+type reader interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func read[T any](ctx context.Context, w *world, from reader, sql string) []T {
+	w.tb.Helper()
+	found, err := from.Query(ctx, sql)
 	must(w.tb, "look", err)
 	all, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (T, error) {
 		var value T

@@ -42,6 +42,19 @@ func TryForce(ctx context.Context, db DB, sql string, args ...any) (n int64, err
 	return n, err
 }
 
+// Multiply makes of every connector as many as it says: a crowd, in a hundredth of the time that its triggers would take. The copies have what
+// triggers have written for the first.
+func Multiply(t testing.TB, db DB, times int) {
+	t.Helper()
+	Force(t, db, fmt.Sprintf(`DO $$ DECLARE
+			same text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+				WHERE attrelid = 'connectors'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attidentity = '');
+		BEGIN
+			SET LOCAL session_replication_role = replica;
+			EXECUTE format('INSERT INTO connectors (%%1$s) SELECT %%1$s FROM connectors, generate_series(2, %d) time ORDER BY time, id', same);
+		END $$`, times))
+}
+
 // Claim makes a connector at rest due and PENDING, and returns its run.
 func Claim(t testing.TB, db DB, connector int32) uuid.UUID {
 	t.Helper()

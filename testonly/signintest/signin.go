@@ -38,6 +38,8 @@ type Server struct {
 	Partial bool
 	// Forgets leaves no refresh token.
 	Forgets bool
+	// Web is the address that a web application's browsers come back to; empty: the application is one of a machine's own.
+	Web string
 	// Broken is what the token endpoint answers instead; nothing if 0.
 	Broken int
 	// Polls are what a question for the tokens of a code is answered, in turn, before Enter counts: authorization_pending,
@@ -107,7 +109,8 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	back, err := url.Parse(asked.Get("redirect_uri"))
 	google := strings.HasPrefix(r.URL.Path, "/google/")
 	switch {
-	case err != nil || back.Scheme != "http" || back.Path != "" || back.Hostname() != map[bool]string{true: "127.0.0.1", false: "localhost"}[google]:
+	case s.Web != "" && asked.Get("redirect_uri") != s.Web, err != nil,
+		s.Web == "" && (back.Scheme != "http" || back.Path != "" || back.Hostname() != map[bool]string{true: "127.0.0.1", false: "localhost"}[google]):
 		http.Error(w, "redirect_uri_mismatch", http.StatusBadRequest)
 		return
 	case asked.Get("client_id") != ClientID || asked.Get("response_type") != "code" || asked.Get("state") == "" ||
@@ -115,8 +118,9 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "invalid_request", http.StatusBadRequest)
 		return
 	}
-	// A name is looked up as a browser does it, which tries each address: the listener is on one of them.
-	back.Host, back.Path = net.JoinHostPort("127.0.0.1", back.Port()), "/"
+	if s.Web == "" { // a name is looked up as a browser does it, which tries each address: the listener is on one of them
+		back.Host, back.Path = net.JoinHostPort("127.0.0.1", back.Port()), "/"
+	}
 	answer := url.Values{"state": {asked.Get("state")}}
 	if s.Denies {
 		answer.Set("error", "access_denied")
@@ -177,7 +181,7 @@ func (s *Server) redeem(w http.ResponseWriter, r *http.Request) {
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 	google := strings.HasPrefix(r.URL.Path, "/google/")
 	switch {
-	case google != (r.PostFormValue("client_secret") == ClientSecret):
+	case (google || s.Web != "") != (r.PostFormValue("client_secret") == ClientSecret):
 		refuse(w, http.StatusUnauthorized, "invalid_client", "The provided client secret is invalid.")
 	case !known || asked == nil, asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(sum[:]),
 		asked.Get("redirect_uri") != r.PostFormValue("redirect_uri"), asked.Get("client_id") != r.PostFormValue("client_id"):

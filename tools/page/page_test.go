@@ -33,7 +33,9 @@ import (
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/signintest"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -47,15 +49,20 @@ type stage struct {
 	browser context.Context
 	js      jetstream.JetStream
 	mu      sync.Mutex
+	// abroad is a host that the browser is sent to on purpose.
+	abroad string
 	// wrong is what scripts and the browser complain of, and requests that go elsewhere.
 	wrong []string
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, change ...func(*api.Config)) *stage {
 	t.Helper()
 	key, err := secret.NewKey()
 	require.NoError(t, err)
 	cfg := api.Config{Secrets: config.Secrets{SecretsKey: key}, Rate: 10_000, Burst: 10_000, RequestSeconds: 10, MaxConnections: 100, MaxWatchers: 100}
+	for _, c := range change {
+		c(&cfg)
+	}
 	broker := testkit.NATS(t)
 	conn, js, err := connect.Once(broker.URL(), config.NATSAccess{})
 	require.NoError(t, err)
@@ -93,7 +100,7 @@ func (s *stage) open() {
 		defer s.mu.Unlock()
 		switch e := event.(type) {
 		case *network.EventRequestWillBeSent:
-			if at, err := url.Parse(e.Request.URL); err != nil || at.Host != own.Host {
+			if at, err := url.Parse(e.Request.URL); err != nil || at.Host != own.Host && at.Host != s.abroad {
 				s.wrong = append(s.wrong, "a request to "+e.Request.URL)
 			}
 		case *runtime.EventExceptionThrown:
@@ -221,7 +228,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.furnish()
 	s.signIn(1, identity.Superadmin)
 	require.Contains(t, s.text("main"), "Handbook")
-	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/runs", "/problems", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*"} {
+	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/runs", "/problems", "/operations", "/operations/new?action=disable", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", "/sources/3", "/sources/add", "/sources/add?kind=teams"} {
 		s.visit(path)
 		for _, width := range []int64{1400, 900, 375} {
 			s.fits(width)
@@ -236,7 +243,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 		{"source", "/sources/1", 1400, 2600, false}, {"sources-dark", "/", 1400, 900, true}, {"source-phone", "/sources/2", 375, 1800, false},
 		{"schedule", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", 1400, 1300, false}, {"sign-in", "/sign-in", 1000, 600, false},
 		{"runs", "/runs", 1280, 900, false}, {"problems", "/problems", 1000, 560, false}, {"administration", "/administration", 1280, 1200, false}, {"audit", "/audit", 1000, 600, false},
-		{"nothing", "/?name=nowhere", 1000, 600, false},
+		{"nothing", "/?name=nowhere", 1000, 600, false}, {"add", "/sources/add?kind=onedrive", 1000, 900, false}, {"add-phone", "/sources/add", 375, 900, true},
 	} {
 		s.visit(picture.path)
 		s.picture(picture.name, picture.width, picture.height, picture.dark)
@@ -245,6 +252,33 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.do(chromedp.Click(chromedp.CSS(`form[action$="/enable"] button`)), chromedp.WaitVisible(chromedp.CSS(".said")))
 	require.Contains(t, s.text("main"), "The source is enabled.")
 	require.Contains(t, s.text(".zones"), "UTC")
+	s.nothingWrong()
+}
+
+func TestASourceIsAddedAndItsAccountConnectedInABrowser(t *testing.T) {
+	provider := signintest.New()
+	t.Cleanup(provider.Close)
+	s := newStage(t, func(cfg *api.Config) {
+		cfg.Consent = consent.Config{
+			GoogleAuthURL: provider.GoogleAuthURL(), GoogleTokenURL: provider.GoogleTokenURL(), GoogleClientID: signintest.ClientID, GoogleClientSecret: signintest.ClientSecret,
+		}
+	})
+	provider.Web = s.server.URL + "/connect/back"
+	s.abroad = strings.TrimPrefix(provider.URL, "http://")
+	s.signIn(7, identity.User)
+	s.do(chromedp.Click(chromedp.CSS(`a[href="/sources/add"]`)), chromedp.WaitVisible(chromedp.CSS(`a[href="/sources/add?kind=google_drive"]`)))
+	s.do(chromedp.Click(chromedp.CSS(`a[href="/sources/add?kind=google_drive"]`)), chromedp.WaitVisible(chromedp.CSS(`input[name="folder_id"]`)))
+	s.do(chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "Plans"), chromedp.SendKeys(chromedp.CSS(`input[name="folder_id"]`), "1a2b"))
+	s.do(chromedp.Click(chromedp.CSS(`form.edit button`)), chromedp.WaitVisible(chromedp.CSS(".said")))
+	require.Contains(t, s.text("main"), "The source is added.")
+	s.do(chromedp.Click(chromedp.CSS(`form[action$="/connect"] button`)), chromedp.WaitVisible(chromedp.CSS(`a[rel="noreferrer"]`)))
+	s.fits(375)
+	s.picture("consent", 1000, 700, false)
+	s.do(chromedp.Click(chromedp.CSS(`a[rel="noreferrer"]`)), chromedp.WaitVisible(chromedp.CSS(".said")))
+	require.Contains(t, s.text("main"), "It is connected, and everything is fetched again.")
+	var sealed bool
+	require.NoError(t, s.conn.QueryRow(t.Context(), `SELECT config->>'refresh_token' NOT LIKE '%refresh-token%' AND config->>'folder_id' = '1a2b' FROM connectors`).Scan(&sealed))
+	require.True(t, sealed)
 	s.nothingWrong()
 }
 

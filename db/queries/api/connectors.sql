@@ -18,6 +18,14 @@ LIMIT @page::integer;
 -- name: GetConnector :one
 SELECT * FROM api.connectors WHERE id = @id;
 
+-- name: CountDocuments :many
+-- How many documents of each of some connectors search finds, and how many are failed; without a row: the viewer does not see it.
+SELECT d.connector_id::integer AS connector_id, d.documents::bigint AS documents, coalesce(d.failed, -1)::bigint AS failed
+FROM api.count_documents(@ids::integer[], @most::integer) d;
+
+-- name: ConnectorNames :many
+SELECT id, name FROM api.connectors WHERE id = ANY(@ids::integer[]);
+
 -- name: SeesConnector :one
 SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
 

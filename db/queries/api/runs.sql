@@ -2,9 +2,12 @@
 -- A page of a connector's runs of a time, which RunsBackOf bounds, the latest begun first.
 SELECT * FROM api.runs
 WHERE connector_id = @connector_id
-    AND started_at >= (SELECT api.runs_reach(@connector_id, @since::timestamptz, @before::timestamptz, @before_id::uuid, sqlc.narg('status')::text, @page::integer))
+    AND started_at >= (SELECT api.runs_reach(@connector_id, @since::timestamptz, @before::timestamptz, @before_id::uuid, sqlc.narg('status')::text,
+        sqlc.narg('ended_since')::timestamptz, sqlc.narg('ended_before')::timestamptz, @page::integer))
     AND started_at <= @before::timestamptz AND (started_at, id) < (@before::timestamptz, @before_id::uuid)
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (completed_at IS NULL OR sqlc.narg('ended_since')::timestamptz IS NULL OR completed_at >= sqlc.narg('ended_since'))
+    AND (sqlc.narg('ended_before')::timestamptz IS NULL OR completed_at < sqlc.narg('ended_before'))
 ORDER BY started_at DESC, id DESC
 LIMIT @page::integer;
 

@@ -29,7 +29,7 @@ LIMIT @page::integer;
 
 -- name: SeenPast :many
 SELECT status, reason, error_message, missed_count, completed_at, waits_until, total, stored, trigger FROM api.runs WHERE connector_id = @connector_id
-    AND started_at >= (SELECT api.runs_reach(@connector_id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, @page::integer))
+    AND started_at >= (SELECT api.runs_reach(@connector_id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL, @page::integer))
 ORDER BY started_at DESC, id
 LIMIT @page::integer;
 

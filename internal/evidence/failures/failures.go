@@ -27,10 +27,8 @@ type Summary struct {
 	Reasons []Reason `json:"reasons"`
 	// Partial: they were looked for in a part of its documents.
 	Partial bool `json:"partial,omitempty" doc:"They were looked for in the first 100,000 of its documents."`
-
-	connector int32
-	// others is how many reasons there are beside those.
-	others int64
+	// OtherReasons is how many there are beside those.
+	OtherReasons int64 `json:"other_reasons" doc:"How many reasons there are beside those."`
 }
 
 // Reason is why documents failed, in the words of one of them.
@@ -62,19 +60,19 @@ func Seen(ctx context.Context, tx pgx.Tx, connector int32) (Summary, error) {
 }
 
 func summary(connector int32, rows []dbgen.FailedDocumentsRow, err error) (Summary, error) {
-	s := Summary{Reasons: []Reason{}, connector: connector}
+	s := Summary{Reasons: []Reason{}}
 	if err != nil {
 		return s, fmt.Errorf("count the failed documents of connector %d: %w", connector, err)
 	}
 	for _, r := range rows {
-		s.Documents, s.others = r.AllDocuments, r.Reasons-int64(len(rows))
+		s.Documents, s.OtherReasons = r.AllDocuments, r.Reasons-int64(len(rows))
 		s.Reasons = append(s.Reasons, Reason{Reason: r.Reason, Documents: r.Documents})
 	}
 	return s, nil
 }
 
 // Lines are the summary for people, with the command that shows the documents; none where nothing is failed.
-func (s Summary) Lines() []string {
+func (s Summary) Lines(connector int32) []string {
 	if s.Documents == 0 {
 		return nil
 	}
@@ -85,12 +83,12 @@ func (s Summary) Lines() []string {
 	if s.Partial {
 		what = "at least " + what
 	}
-	lines := []string{fmt.Sprintf("%s; `echomind documents %d --failed` lists what failed:", what, s.connector)}
+	lines := []string{fmt.Sprintf("%s; `echomind documents %d --failed` lists what failed:", what, connector)}
 	for _, r := range s.Reasons {
 		lines = append(lines, fmt.Sprintf("%d × %s", r.Documents, r.Reason))
 	}
-	if s.others > 0 {
-		lines = append(lines, fmt.Sprintf("and %d other reasons", s.others))
+	if s.OtherReasons > 0 {
+		lines = append(lines, fmt.Sprintf("and %d other reasons", s.OtherReasons))
 	}
 	return lines
 }

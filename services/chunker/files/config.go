@@ -18,12 +18,13 @@ import (
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/strictjson"
+	"github.com/echomind/sync/services/internal/uploads"
 )
 
 // Bounds and defaults of Config.
 const (
-	DefaultMaxFileBytes = 8 << 20
-	MaxMaxFileBytes     = 32 << 20
+	DefaultMaxFileBytes = uploads.DefaultFileBytes
+	MaxMaxFileBytes     = uploads.MostFileBytes
 	DefaultMaxFiles     = 100_000
 	MaxMaxFiles         = 1_000_000
 	maxPatterns         = 200
@@ -32,7 +33,7 @@ const (
 
 // Config is the configuration of a connector of type file.
 type Config struct {
-	// URL names the folder: file:///absolute/folder. Other schemes are not supported yet.
+	// URL names the folder: file:///absolute/folder; or UploadURL: the files that people upload to the connector.
 	URL string `json:"url"`
 	// Include are doublestar patterns of the files to take, relative to the folder, e.g. "docs/**/*.md".
 	// Empty takes every file.
@@ -48,12 +49,35 @@ type Config struct {
 	MaxFiles int `json:"max_files,omitempty"`
 }
 
+// UploadURL is the URL of connectors whose files are uploaded.
+const UploadURL = uploads.URL
+
+// IsUploaded says whether the files are uploaded.
+func (c Config) IsUploaded() bool { return c.URL == UploadURL }
+
 // Validate returns every problem of c, joined, or nil. Each names the field, the value and the fix.
 func (c Config) Validate() error {
+	if c.IsUploaded() {
+		return errors.Join(c.onlyOfFolders(), strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes))
+	}
 	_, err := parseURL(c.URL)
 	return errors.Join(err, validatePatterns("include", c.Include), validatePatterns("exclude", c.Exclude),
 		strictjson.UpTo("max_file_bytes", c.MaxFileBytes, MaxMaxFileBytes, DefaultMaxFileBytes),
 		strictjson.UpTo("max_files", c.MaxFiles, MaxMaxFiles, DefaultMaxFiles))
+}
+
+// onlyOfFolders refuses what means nothing for uploaded files.
+func (c Config) onlyOfFolders() error {
+	var errs []error
+	for _, one := range []struct {
+		field string
+		given bool
+	}{{"include", len(c.Include) > 0}, {"exclude", len(c.Exclude) > 0}, {"hidden", c.Hidden}, {"max_files", c.MaxFiles != 0}} {
+		if one.given {
+			errs = append(errs, fmt.Errorf("%s: is for folders; leave it away with %q", one.field, UploadURL))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func validatePatterns(field string, patterns []string) error {
@@ -99,7 +123,7 @@ const maxShown = 200
 
 // parseURL returns the folder of a URL. Percent-encoding is decoded once (RFC 8089, RFC 3986).
 func parseURL(raw string) (string, error) {
-	const form = "write file:///absolute/folder"
+	const form = "write file:///absolute/folder, or upload: for files that are uploaded"
 	u, err := url.Parse(raw)
 	var problem string
 	switch {

@@ -83,8 +83,10 @@ func contentOf(r *blob.Reader) ([]byte, error) {
 	return content[:n], err
 }
 
-func (f *folder) tooLarge(size int64) error {
-	return fmt.Errorf("file too large: %d bytes, at most %d are read (max_file_bytes)", size, f.cfg.maxFileBytes())
+func (f *folder) tooLarge(size int64) error { return tooLarge(size, f.cfg.maxFileBytes()) }
+
+func tooLarge(size, most int64) error {
+	return fmt.Errorf("file too large: %d bytes, at most %d are read (max_file_bytes)", size, most)
 }
 
 // tick is longer than the steps of the kernel's clock for times of change.

@@ -3,7 +3,6 @@ package provider
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +12,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
-	"golang.org/x/oauth2"
 )
 
 const (
@@ -29,23 +26,15 @@ const (
 	callbackShutdown    = 3 * time.Second
 )
 
-// Browser gets a user's consent in a browser on this machine: authorisation code, loopback redirect, PKCE with S256, and a state
-// (RFC 8252, RFC 7636; "OAuth 2.0 for Mobile & Desktop Apps" of Google, whose codes for devices give no access to a user's files:
-// "OAuth 2.0 for TV and Limited-Input Device Applications", Allowed scopes).
+// Browser gets a user's consent in a browser on this machine: a Code whose redirect leads to the loopback (RFC 8252; "OAuth 2.0 for
+// Mobile & Desktop Apps" of Google, whose codes for devices give no access to a user's files: "OAuth 2.0 for TV and Limited-Input
+// Device Applications", Allowed scopes).
 type Browser struct {
-	Issuer
-	// AuthURL is where the user consents.
-	AuthURL                string
-	ClientID, ClientSecret string
-	Scopes                 []string
-	// Ask are further parameters of the address.
-	Ask map[string]string
+	Code
 	// Host is the name of this machine in the redirect's address; 127.0.0.1 if empty. Microsoft accepts localhost only.
 	Host string
 	// Port is the port of the redirect; 0 is any.
 	Port int
-	// Partial says that a user may consent to some of the scopes only.
-	Partial bool
 	// Show tells the user which address to open.
 	Show func(address string) error
 }
@@ -61,83 +50,23 @@ func (b *Browser) Refresh(ctx context.Context) (string, error) {
 		return "", errors.Join(err, listener.Close())
 	}
 	host := cmp.Or(b.Host, loopback)
-	cfg := oauth2.Config{
-		ClientID: b.ClientID, ClientSecret: b.ClientSecret, Scopes: b.Scopes,
-		RedirectURL: "http://" + net.JoinHostPort(host, port),
-		Endpoint:    oauth2.Endpoint{AuthURL: b.AuthURL, TokenURL: b.TokenURL, AuthStyle: oauth2.AuthStyleInParams},
-	}
-	verifier, state := oauth2.GenerateVerifier(), oauth2.GenerateVerifier()
-	b.Cleaner.Learn(verifier)
+	code := b.Code
+	code.Redirect = "http://" + net.JoinHostPort(host, port)
+	address, begun := code.Begin()
 	wait := &callback{
-		state: state, came: make(chan url.Values, 1),
+		begun: begun, came: make(chan url.Values, 1),
 		hosts: []string{net.JoinHostPort(loopback, port), net.JoinHostPort(host, port)},
 	}
-	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(verifier)}
-	for name, value := range b.Ask {
-		options = append(options, oauth2.SetAuthURLParam(name, value))
-	}
-	answer, err := wait.serve(ctx, listener, func() error { return b.Show(cfg.AuthCodeURL(state, options...)) })
+	answer, err := wait.serve(ctx, listener, func() error { return b.Show(address) })
 	if err != nil {
 		return "", err
 	}
-	return b.redeem(ctx, cfg, answer, verifier)
-}
-
-// redeem exchanges a code for tokens. It asks once: a second use of a code may revoke the tokens (RFC 6749, section 4.1.2).
-func (b *Browser) redeem(ctx context.Context, cfg oauth2.Config, answer url.Values, verifier string) (string, error) {
-	if reason := answer.Get("error"); reason != "" {
-		return "", b.refusedConsent(reason, answer.Get("error_description"))
-	}
-	code := answer.Get("code")
-	b.Cleaner.Learn(code)
-	client, err := b.clientOf(false)
-	if err != nil {
-		return "", err
-	}
-	defer client.CloseIdleConnections()
-	token, err := cfg.Exchange(context.WithValue(ctx, oauth2.HTTPClient, client), code, oauth2.VerifierOption(verifier))
-	if err != nil {
-		return "", b.refusal(ctx, err)
-	}
-	b.Cleaner.Learn(token.AccessToken)
-	if granted, _ := token.Extra("scope").(string); b.Partial && granted != "" {
-		for _, scope := range b.Scopes {
-			if !slices.Contains(strings.Fields(granted), scope) {
-				return "", &Error{Provider: b.Dialect.signIn(), Message: fmt.Sprintf(
-					"the consent does not hold %s; connect again, and tick what is asked for", scope)}
-			}
-		}
-	}
-	return b.requireRefreshToken(token.RefreshToken)
-}
-
-// requireRefreshToken returns the refresh token of a consent, or an error where there is none.
-func (i Issuer) requireRefreshToken(token string) (string, error) {
-	if token == "" {
-		return "", &Error{Provider: i.Dialect.signIn(), Message: "the consent left no refresh token; " + i.Dialect.Offline}
-	}
-	i.Cleaner.Learn(token)
-	return token, nil
-}
-
-// denied are the reasons of a refused consent.
-var denied = []string{"access_denied", "authorization_declined"}
-
-// refusedConsent is the error of a sign-in that gives no code.
-func (i Issuer) refusedConsent(reason, description string) error {
-	e := &Error{Provider: i.Dialect.signIn(), Reason: clipLine(i.Cleaner.Text(reason)), Message: "it gave no consent"}
-	if slices.Contains(denied, e.Reason) {
-		e.Message = "the consent was refused; nothing is connected"
-	}
-	if says := clipLine(i.Cleaner.Text(description)); says != "" {
-		e.Message += ": " + says
-	}
-	return e
+	return code.Redeem(ctx, answer, begun)
 }
 
 // callback accepts one request: the redirect with the state that was sent.
 type callback struct {
-	state string
+	begun Begun
 	hosts []string
 	came  chan url.Values
 }
@@ -207,8 +136,7 @@ func (c *callback) take(r *http.Request) bool {
 		return false
 	}
 	query := r.URL.Query()
-	if subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(c.state)) != 1 ||
-		query.Get("code") == "" && query.Get("error") == "" {
+	if !c.begun.Answers(query) {
 		return false
 	}
 	select {

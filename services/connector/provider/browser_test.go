@@ -33,14 +33,14 @@ func signIn(t *testing.T, change func(*signintest.Server)) *signintest.Server {
 
 // googles is how Google's consent is had. show is the user.
 func googles(s *signintest.Server, show func(address string) error) *provider.Browser {
-	return &provider.Browser{
+	return &provider.Browser{Show: show, Code: provider.Code{
 		Issuer: provider.Issuer{
 			Dialect: provider.Google, TokenURL: s.GoogleTokenURL(), Cleaner: secret.NewCleaner(signintest.ClientSecret),
 			Clock: newClock(),
 		},
 		AuthURL: s.GoogleAuthURL(), ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, Scopes: []string{driveScope},
-		Ask: map[string]string{"access_type": "offline", "prompt": "consent"}, Partial: true, Show: show,
-	}
+		Ask: map[string]string{"access_type": "offline", "prompt": "consent"}, Partial: true,
+	}}
 }
 
 // page is what a browser shows.
@@ -214,11 +214,13 @@ func TestAConsentForMicrosoftComesBackToLocalhostWithoutASecret(t *testing.T) {
 	t.Parallel()
 	s := signIn(t, nil)
 	token, err := (&provider.Browser{
-		Issuer: provider.Issuer{
-			Dialect: provider.Microsoft, TokenURL: s.URL + "/contoso/oauth2/v2.0/token", Cleaner: secret.NewCleaner(), Clock: newClock(),
+		Code: provider.Code{
+			Issuer: provider.Issuer{
+				Dialect: provider.Microsoft, TokenURL: s.URL + "/contoso/oauth2/v2.0/token", Cleaner: secret.NewCleaner(), Clock: newClock(),
+			},
+			AuthURL: s.URL + "/contoso/oauth2/v2.0/authorize", ClientID: signintest.ClientID, Scopes: []string{"offline_access", "https://graph.microsoft.com/Files.Read.All"},
 		},
-		AuthURL: s.URL + "/contoso/oauth2/v2.0/authorize", ClientID: signintest.ClientID, Host: "localhost",
-		Scopes: []string{"offline_access", "https://graph.microsoft.com/Files.Read.All"},
+		Host: "localhost",
 		Show: func(address string) error {
 			_, err := visit(address)
 			return err

@@ -46,8 +46,8 @@ type Options struct {
 	Forged bool
 	// CommitsLost: Postgres forgot what it had committed, so that a worker may not know of a run that is its own again.
 	CommitsLost bool
-	// ClockStepped: Postgres's clock was set back, so that what happened later may look earlier.
-	ClockStepped bool
+	// ClockStepped is how far at most Postgres's clock was set back, so that what happened later may look earlier; 0 = it was not.
+	ClockStepped time.Duration
 	// FailAtWill are connectors whose sources do whatever they like. Their runs fail for that, and not as a worker or a message is
 	// lost.
 	FailAtWill map[int32]bool
@@ -71,7 +71,7 @@ func Audit(ctx context.Context, pool *pgxpool.Pool, opts Options) ([]Finding, er
 	findings := []Finding{
 		h.asked(), h.workersTakeTurns(opts), h.fence(), h.caps(opts),
 		h.ownFailures(opts), h.neverFail(opts), h.disabled(),
-		h.oneVerdict(), h.claims(), h.plans(), h.flights(), h.cronSlots(), h.passedSlots(), h.slotsOnce(), h.passedOver(opts), h.rulesKept(opts), h.inBlackout(opts),
+		h.oneVerdict(), h.claims(), h.plans(), h.flights(), h.cronSlots(), h.passedSlots(opts), h.slotsOnce(), h.passedOver(opts), h.rulesKept(opts), h.inBlackout(opts),
 		h.cursor(), h.checkpoints(),
 	}
 	for _, look := range []func(context.Context, *pgxpool.Pool) (Finding, error){

@@ -44,18 +44,19 @@ func (h *history) loadBlackouts(ctx context.Context, pool *pgxpool.Pool) error {
 func (h *history) inBlackout(opts Options) Finding {
 	f := Finding{
 		Promise: 4, Name: "no run is claimed inside a blackout",
-		How: "no connector is claimed while a window holds it that stood all the time since before the claim's transaction, with the calendar of then; what goes on after a lost worker is no claim",
+		How: "no connector is claimed while a window holds it that stood all the time since before the claim's transaction, and as far around it as Postgres's clock has stepped, with the calendar of then; what goes on after a lost worker is no claim",
 	}
 	for _, events := range h.byLife {
 		for _, e := range events {
 			r := h.runOf(e.Run)
-			if !e.claimed() || e.From == "SYNCING" || r == nil || opts.ClockStepped {
+			if !e.claimed() || e.From == "SYNCING" || r == nil {
 				continue
 			}
+			from, until := e.Opened.Add(-afterWrite-opts.ClockStepped), e.At.Add(opts.ClockStepped)
 			for name, versions := range h.blackouts {
 				f.Checked++
 				who := blackouts.Who{ID: e.Connector, UserID: e.Owner, Type: e.Type}
-				if h.stoodOver(versions, who, e.Opened.Add(-afterWrite), e.At) {
+				if h.stoodOver(versions, who, from, until) {
 					f.violated("%s was claimed as %s, and blackout %s stood", e, r.trigger, name)
 				}
 			}

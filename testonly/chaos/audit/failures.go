@@ -18,7 +18,7 @@ const (
 )
 
 // mayFail lists how a run of a configuration may fail.
-func mayFail(c configured, opts Options) []string {
+func (r *run) mayFail(c configured, opts Options) []string {
 	var reasons []string
 	if opts.WorkersLost {
 		reasons = append(reasons, lost)
@@ -27,6 +27,12 @@ func mayFail(c configured, opts Options) []string {
 		reasons = append(reasons, inTransit)
 	}
 	if slices.Contains(opts.Foreign, c.kind) {
+		switch {
+		case r.pickedUp == 0: // it has done nothing of it yet
+			return reasons
+		case r.drained: // it may have said that it has sent what it has not
+			reasons = append(reasons, inTransit)
+		}
 		return append(reasons, transient, permanent, tooLong, lost)
 	}
 	if c.synthetic == nil {
@@ -67,7 +73,7 @@ func (h *history) ownFailures(opts Options) Finding {
 			f.violated("%s has a configuration that no connector ever had", r)
 		case h.ofSystem(r) && r.reason == transient && strings.HasSuffix(r.said, "(SQLSTATE 57014)"): // its statement took too long
 		case r.refused && opts.Forged, opts.FailAtWill[r.life.connector] && r.reason != lost && r.reason != inTransit:
-		case r.verdict == "failed" && !slices.Contains(mayFail(c, opts), r.reason):
+		case r.verdict == "failed" && !slices.Contains(r.mayFail(c, opts), r.reason):
 			trouble := ""
 			if c.synthetic != nil {
 				trouble = c.synthetic.Trouble

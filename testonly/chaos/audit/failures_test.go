@@ -211,3 +211,31 @@ func TestACountOfFailuresThatTheLedgerDoesNotBearOutIsFound(t *testing.T) {
 	l.fail(id, "transient")
 	l.finds(disabled, "the ledger has 1 in a row")
 }
+
+// A subscriber may say that it has sent what it has not; one that has said nothing yet, or has not even picked the run up, has lost nothing.
+func TestARunOfASubscriberMayBeLostInTransitOnceItHasSaidThatItHasSentAll(t *testing.T) {
+	l := newLab(t)
+	l.do(`INSERT INTO connector_types (name) VALUES ('foreign')`)
+	id := l.add("foreign", source.Config{})
+	run := func(drained bool) {
+		l.trigger()
+		l.claim(id)
+		l.do(`SELECT moves.pick_up(connector_id, id, gen_random_uuid()) FROM open_runs WHERE connector_id = $1`, id)
+		if drained {
+			l.do(`UPDATE open_runs SET drain_seq = 1 WHERE connector_id = $1`, id)
+		}
+		l.fail(id, "lost")
+	}
+	run(true)
+	l.finds(own, "lost in transit")
+	l.opts.Foreign = []string{"foreign"}
+	require.Empty(t, l.audit(own).Violations)
+	run(false)
+	require.Equal(t, 1, l.audit(own).Violated)
+	l.trigger()
+	l.claim(id)
+	l.fail(id, "lost")
+	require.Equal(t, 2, l.audit(own).Violated)
+	l.opts.MessagesLost = true
+	require.Empty(t, l.audit(own).Violations)
+}

@@ -106,6 +106,7 @@ type run struct {
 	// How often each happened, and whether it is gone from the ledger.
 	opened, pickedUp, closed, ended int
 	gone                            bool
+	drained                         bool // when it ended
 	claimed                         bool
 }
 
@@ -221,7 +222,7 @@ func (h *history) loadRuns(ctx context.Context, pool *pgxpool.Pool) error {
 		case "pick up":
 			r.pickedUp++
 		case "end":
-			r.closed, r.closedBy = r.closed+1, s.Tx
+			r.closed, r.closedBy, r.drained = r.closed+1, s.Tx, s.Drained
 		case "verdict":
 			r.ended, r.endedBy, r.verdict, r.reason, r.checkpointNo = r.ended+1, s.Tx, s.Status, s.Reason, s.CheckpointNo
 			r.refused, r.said, r.endedAt = s.Refused, s.Said, s.Seq

@@ -154,6 +154,15 @@ func TestAClaimInsideABlackoutIsFound(t *testing.T) {
 	l.finds(noneInside, "blackout w stood")
 }
 
+func TestAClaimInsideABlackoutIsFoundWhereItStoodFurtherThanTheClockHasStepped(t *testing.T) {
+	l := newLab(t)
+	l.inWindow("type", "'errand'", true)
+	l.opts.ClockStepped = 10 * time.Second
+	l.finds(noneInside, "blackout w stood")
+	l.opts.ClockStepped = 2 * time.Minute
+	require.Empty(t, l.audit(noneInside).Violations)
+}
+
 func TestAClaimInsideAnothersBlackoutIsNone(t *testing.T) {
 	l := newLab(t)
 	l.inWindow("user_id", "2", true)

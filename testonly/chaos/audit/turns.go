@@ -35,7 +35,7 @@ func (h *history) workersTakeTurns(opts Options) Finding {
 				case before.open:
 					f.violated("connector %d: try %s of run %s is at it at %s, and so is try %s of run %s",
 						s.Connector, now.try, now.run, s.At, before.try, before.run)
-				case !opts.ClockStepped && before.lost && before.lease != nil && before.lease.After(s.At):
+				case opts.ClockStepped == 0 && before.lost && before.lease != nil && before.lease.After(s.At):
 					f.violated("connector %d: run %s is SYNCING at %s, and the lease of %s, given up as lost, runs until %s",
 						s.Connector, now.run, s.At, before.run, before.lease)
 				}

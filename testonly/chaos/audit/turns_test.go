@@ -23,7 +23,7 @@ func TestARescueBeforeTheLeaseHasEndedIsFound(t *testing.T) {
 	l.finds("one worker at a time", `"worker lost"`)
 	l.pickUp(id, time.Hour)
 	l.finds("one worker at a time", "given up as lost, runs until")
-	l.opts.ClockStepped = true
+	l.opts.ClockStepped = time.Minute
 	require.Equal(t, 1, l.audit("one worker at a time").Violated, "what was seen as it happened")
 }
 

@@ -246,6 +246,41 @@ func TestAPassedSlotWithoutARowIsFound(t *testing.T) {
 	l.finds(passed, "passed without a row")
 }
 
+// Postgres's clock steps ahead, past a slot, and back.
+func TestASlotThatAClockHadPassedForAMomentHasNotCome(t *testing.T) {
+	l := newLab(t)
+	id := l.addScheduled("refresh_freq_minutes", 1, source.Config{})
+	l.force(`UPDATE connectors SET slot_at = NULL, due_reason = 'manual' WHERE id = $1`, id)
+	const away = ` WHERE old_slot IS NOT NULL AND slot IS NULL AND op = 'UPDATE'`
+	l.do(`UPDATE chaos.connector_events SET at = old_slot - interval '1 second'` + away)
+	l.finds(passed, "passed without a row")
+	l.opts.ClockStepped = time.Second
+	l.finds(passed, "passed without a row")
+	l.opts.ClockStepped = time.Hour
+	require.Empty(t, l.audit(passed).Violations, "its transaction began before the clock stepped back")
+	l.do(`UPDATE chaos.connector_events SET at = began` + away)
+	l.do(`DELETE FROM connectors`)
+	l.finds(passed, "passed without a row")
+	l.do(`UPDATE chaos.connector_events SET at = (SELECT min(old_slot) FROM chaos.connector_events) - interval '1 second' WHERE op = 'DELETE'`)
+	require.Empty(t, l.audit(passed).Violations, "it was deleted before the slot came again")
+	l.opts.ClockStepped = 0
+	l.finds(passed, "passed without a row")
+}
+
+// While the clock is ahead a slot is passed over by a rule whose line is written later; the clock steps back, and its user disables the connector before the slot comes.
+func TestASlotThatWasStillToComeAfterTheClockHadSteppedBackHasNotCome(t *testing.T) {
+	l := newLab(t)
+	id := l.addScheduled("refresh_freq_minutes", 1, source.Config{})
+	l.force(`UPDATE connectors SET slot_at = slot_at + interval '1 minute' WHERE id = $1`, id)
+	l.disable(id)
+	l.opts.ClockStepped = time.Hour
+	l.finds(passed, "passed without a row")
+	l.do(`UPDATE chaos.connector_events SET at = (SELECT min(old_slot) FROM chaos.connector_events) - interval '2 seconds' WHERE status = 'DISABLED'`)
+	require.Empty(t, l.audit(passed).Violations)
+	l.opts.ClockStepped = time.Second
+	l.finds(passed, "passed without a row")
+}
+
 func TestAnIDThatIsAddedAgainIsAnotherConnector(t *testing.T) {
 	l := newLab(t)
 	id := l.addScheduled("refresh_freq_minutes", 1, source.Config{})

@@ -276,11 +276,15 @@ func finish(ctx context.Context, w *world.World, cfg Config, field fault.Field, 
 	if report.Syncs, err = verdicts(ctx, w); err != nil {
 		return report, err
 	}
+	var stepped time.Duration
+	if lost(report.Injected, func(l fault.Loss) bool { return l.Clock }) {
+		stepped = fault.Stepped
+	}
 	report.Findings, err = audit.Audit(ctx, w.Pool, audit.Options{
 		WorkersLost:  lost(report.Injected, func(l fault.Loss) bool { return l.Workers }),
 		MessagesLost: lost(report.Injected, func(l fault.Loss) bool { return l.Messages }),
 		CommitsLost:  cfg.Failover,
-		ClockStepped: lost(report.Injected, func(l fault.Loss) bool { return l.Clock }),
+		ClockStepped: stepped,
 		Forged:       lost(report.Injected, func(l fault.Loss) bool { return l.Forged }),
 		NeverFail:    []string{typeStarved}, Caps: map[string]int{typeCapped: placesCapped},
 		Foreign: []string{fault.TypeForeign}, ForeignTimeout: cfg.ForeignTimeout,

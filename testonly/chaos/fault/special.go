@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// stepped is by how much Postgres's clock steps: longer than a lease, a grace and a minute's slot.
-	stepped = time.Minute
+	// Stepped is by how much Postgres's clock steps: longer than a lease, a grace and a minute's slot.
+	Stepped = time.Minute
 	// steppedNATS is by how much NATS's clock steps: longer than an acknowledgement's wait, a lease and a grace of the short form.
 	steppedNATS = 20 * time.Second
 )
@@ -21,7 +21,7 @@ func Matrix() []Fault { return slices.Concat(All(), []Fault{Clock(), Failover()}
 func Clock() Fault {
 	return Fault{
 		Name: "Postgres's clock steps ahead and back", Loses: Loss{Workers: true, Clock: true}, Long: true,
-		Inject: func(ctx context.Context, f *Field) error { return f.stepClock(ctx, stepped, f.World.SetClock) },
+		Inject: func(ctx context.Context, f *Field) error { return f.stepClock(ctx, Stepped, f.World.SetClock) },
 	}
 }
 

@@ -92,7 +92,7 @@ func reaches(policy *networkingv1.NetworkPolicy, address string, port int32) boo
 func TestOnlyChunkerAndConnectorReachTheInternetAndNothingInside(t *testing.T) {
 	t.Parallel()
 	all := render.Template(t, with(production, "networkPolicy.internet.clusterIPv4[0]=203.0.113.0/24", "networkPolicy.traces.to[0].ipBlock.cidr=10.9.9.9/32",
-		"networkPolicy.qdrant.to[0].ipBlock.cidr=10.8.8.8/32")...)
+		"networkPolicy.qdrant.to[0].ipBlock.cidr=10.8.8.8/32", "networkPolicy.uploads.to[0].ipBlock.cidr=10.7.7.7/32", "networkPolicy.uploads.port=9000")...)
 	type way struct {
 		address string
 		port    int32
@@ -130,6 +130,9 @@ func TestOnlyChunkerAndConnectorReachTheInternetAndNothingInside(t *testing.T) {
 		}
 		if reaches(policy, "10.8.8.8", 6334) != (component == "semantic" || component == "api") {
 			t.Errorf("%s: Qdrant", component)
+		}
+		if reaches(policy, "10.7.7.7", 9000) != (component == "chunker" || component == "api") {
+			t.Errorf("%s: uploads", component)
 		}
 		if serves := len(policy.Spec.Ingress) > 0; serves != slices.Contains(services, component) {
 			t.Errorf("%s: who may come in: %v", component, policy.Spec.Ingress)
@@ -208,6 +211,26 @@ func TestAnAllowedRangeIsLetThroughToTheChunkerAlone(t *testing.T) {
 		}
 		if reaches(policy, "10.2.0.1", 443) || reaches(policy, "10.1.2.3", 5432) {
 			t.Errorf("%s reaches what no range, or no port, lets through", component)
+		}
+	}
+}
+
+func TestWebhooksReachTheInternetAndAllowedRangesByThePortsThatAreOpenedForTheAPI(t *testing.T) {
+	t.Parallel()
+	closed := render.Template(t, with(production, `api.env.API_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16`)...)
+	opened := render.Template(t, with(production, `api.env.API_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16`, "networkPolicy.internet.ports.api[0]=443")...)
+	for _, component := range services {
+		policy := render.Find[networkingv1.NetworkPolicy](t, opened, "NetworkPolicy", "e-echomind-"+component)
+		if reaches(policy, "10.1.2.3", 443) != (component == "api") || reaches(policy, "10.2.0.1", 443) {
+			t.Errorf("%s: %v", component, policy.Spec)
+		}
+	}
+	for _, address := range []string{"93.184.216.34", "10.1.2.3"} {
+		if reaches(render.Find[networkingv1.NetworkPolicy](t, closed, "NetworkPolicy", "e-echomind-api"), address, 443) {
+			t.Errorf("the API reaches %s where no port is opened", address)
+		}
+		if !reaches(render.Find[networkingv1.NetworkPolicy](t, opened, "NetworkPolicy", "e-echomind-api"), address, 443) {
+			t.Errorf("the API does not reach %s", address)
 		}
 	}
 }

@@ -46,15 +46,51 @@ type Progress struct {
 	Run *dbgen.SchedulerRun
 	// Asked says that it is a run with parameters that is waited for.
 	Asked bool
-	// Unreachable says why Postgres could not be asked; it is waited for. Everything else is as of before.
+	// Unreachable says why the source could not be asked; it is waited for. Everything else is as of before.
 	Unreachable error
+	source      string
+}
+
+// Source is where a connector is looked at again and again.
+type Source struct {
+	// Name is what it is called where it is waited for.
+	Name string
+	// Every is the time between two looks.
+	Every time.Duration
+	// Look finds where the connector stands.
+	Look func(context.Context) (Seen, error)
+	// Away says whether an error of Look passes by itself.
+	Away func(error) bool
+	// Loose: what it has seen is not of one moment.
+	Loose bool
+}
+
+// Seen is a connector and its runs at one moment; or the connector at one, and its runs at a later one.
+type Seen struct {
+	Now time.Time
+	// Connector is nil where it is gone.
+	Connector *dbgen.Connector
+	// Runs are those that Answers says, the oldest first.
+	Runs []dbgen.SchedulerRun
+}
+
+// Answers says whether a run reads the source at or after a moment, or was asked to: claimed since then, or picked up with a trigger that was
+// asked for since then; where one with parameters is waited for, whether it was asked for since then. RunsAnswering of the queries says the same.
+func Answers(r dbgen.SchedulerRun, since time.Time, asked bool) bool {
+	switch {
+	case r.MissedCount != nil || asked != (r.Parameters != nil):
+		return false
+	case asked:
+		return !r.DueAt.Before(since)
+	}
+	return !r.StartedAt.Before(since) || r.TriggerRequestedAt != nil && !r.TriggerRequestedAt.Before(since)
 }
 
 // String says in one line where the sync stands.
 func (p Progress) String() string {
 	switch {
 	case p.Unreachable != nil:
-		return "waiting for Postgres"
+		return "waiting for " + p.source
 	case p.Connector.ID == 0:
 		return "the connector is gone"
 	case p.Asked && p.Connector.ParametersDueAt != nil && p.Connector.ParametersDueAt.After(p.Now) && p.Run != nil:
@@ -141,18 +177,27 @@ func Asked(
 func verdict(
 	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, asked bool, seen func(Progress),
 ) (*dbgen.SchedulerRun, error) {
-	var last Progress
-	told := ""
-	ticker := time.NewTicker(askEvery)
+	return Follow(ctx, Source{
+		Name: "Postgres", Every: askEvery, Away: func(err error) bool { return postgres.Unavailable(err) || postgres.Locked(err) },
+		Look: func(ctx context.Context) (Seen, error) { return look(ctx, pool, id, since, asked) },
+	}, asked, seen)
+}
+
+// Follow is Verdict, or Asked, by what a source says.
+func Follow(ctx context.Context, s Source, asked bool, seen func(Progress)) (*dbgen.SchedulerRun, error) {
+	last := Progress{Asked: asked, source: s.Name}
+	told, doubted := "", false
+	ticker := time.NewTicker(s.Every)
 	defer ticker.Stop()
 	for {
-		now, answer, err := look(ctx, pool, id, since, asked)
+		now, err := s.Look(ctx)
+		var a answer
 		switch {
 		case err == nil:
-			last = now
+			a = last.at(now)
 		case ctx.Err() != nil:
 			return last.Run, context.Cause(ctx)
-		case postgres.Unavailable(err):
+		case s.Away(err):
 			last.Unreachable = err
 		default:
 			return last.Run, err
@@ -161,8 +206,9 @@ func verdict(
 			told = line
 			seen(last)
 		}
-		if err == nil && answer.settled {
-			return last.Run, answer.err
+		doubts := s.Loose && errors.Is(a.err, ErrWithdrawn) && !doubted // it may have been taken back, or have come back between one thing seen and the other
+		if doubted = doubts; a.settled && !doubts {
+			return last.Run, a.err
 		}
 		select {
 		case <-ctx.Done():
@@ -172,33 +218,40 @@ func verdict(
 	}
 }
 
+// at brings the progress to what was seen.
+func (p *Progress) at(s Seen) (a answer) {
+	p.Now, p.Unreachable, p.Connector = s.Now, nil, dbgen.Connector{}
+	if s.Connector != nil {
+		p.Connector = *s.Connector
+	}
+	p.Run, a = follow(s.Runs, p.Connector, s.Connector != nil)
+	if p.Asked && !a.settled && p.Connector.NextParameters == nil && (p.Run == nil || !running(*p.Run)) {
+		a = answer{settled: true, err: ErrWithdrawn}
+	}
+	return a
+}
+
 // look reads connector and runs in one snapshot: a run that took another's place is seen with it, or neither is.
-func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, asked bool) (p Progress, a answer, err error) {
-	p.Asked = asked
+func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, asked bool) (s Seen, err error) {
 	err = deadline.Do(ctx, "await.look", queryTimeout, func(ctx context.Context) error {
-		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) error {
+		return postgres.Snapshot(ctx, pool, func(tx pgx.Tx) (err error) {
 			q := dbgen.New(tx)
-			var err error
-			if p.Now, err = q.Now(ctx); err != nil {
+			if s.Now, err = q.Now(ctx); err != nil {
 				return fmt.Errorf("read the time: %w", err)
 			}
-			runs, err := q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since, Asked: asked})
-			if err != nil {
+			if s.Runs, err = q.RunsAnswering(ctx, dbgen.RunsAnsweringParams{ConnectorID: id, Since: since, Asked: asked}); err != nil {
 				return fmt.Errorf("read the runs: %w", err)
 			}
-			var exists bool
-			p.Connector, err = q.GetConnector(ctx, id)
-			if exists = !errors.Is(err, pgx.ErrNoRows); exists && err != nil {
+			switch c, err := q.GetConnector(ctx, id); {
+			case err == nil:
+				s.Connector = &c
+			case !errors.Is(err, pgx.ErrNoRows):
 				return fmt.Errorf("read the connector: %w", err)
-			}
-			p.Run, a = follow(runs, p.Connector, exists)
-			if asked && !a.settled && p.Connector.NextParameters == nil && (p.Run == nil || !running(*p.Run)) {
-				a = answer{settled: true, err: ErrWithdrawn}
 			}
 			return nil
 		})
 	})
-	return p, a, err
+	return s, err
 }
 
 // answer is what a look concludes.

@@ -42,11 +42,16 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		_ = c.MarkFlagRequired(required)
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if flags.scope != systemScope && !c.Flags().Changed("user") {
-			return usagef("--user: is needed, whose source it is; only --scope system goes without")
-		}
 		if err := errors.Join(flags.check(c), flags.checkNew(c)); err != nil {
 			return err
+		}
+		switch s, is, err := f.server(); {
+		case err != nil:
+			return err
+		case is:
+			return f.addThrough(s, c, flags, *out)
+		case flags.scope != systemScope && !c.Flags().Changed("user"):
+			return usagef("--user: is needed, whose source it is; only --scope system, and a server that you have logged in to, go without")
 		}
 		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
 			p, err := flags.newConnector(c, f, pool)
@@ -67,6 +72,21 @@ A Google or Microsoft account is connected with echomind connect, which adds the
 		})
 	}
 	return c
+}
+
+func (f *finder) addThrough(s server, c *cobra.Command, flags *connectorFlags, out output) error {
+	r, err := f.remote(s)
+	if err != nil {
+		return err
+	}
+	added, err := r.add(c, flags)
+	if err != nil {
+		return r.said(err)
+	}
+	return out.show(c.OutOrStdout(), added, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, added.ID)
+		return err
+	})
 }
 
 // checkNew refuses what can never be right of a connector that is not there yet.

@@ -257,7 +257,11 @@ func tellHeld(ctx context.Context, w io.Writer, pool *pgxpool.Pool, id int32) er
 	if !is {
 		return nil
 	}
-	_, err = fmt.Fprintf(w, "connector %d waits: %s; an administrator lets it run before: `echomind blackouts set %s … --except %d`\n", id, h.Says(), h.Blackout.Name, id)
+	return sayHeld(w, id, h)
+}
+
+func sayHeld(w io.Writer, id int32, h slots.Held) error {
+	_, err := fmt.Fprintf(w, "connector %d waits: %s; an administrator lets it run before: `echomind blackouts set %s … --except %d`\n", id, h.Says(), h.Blackout.Name, id)
 	return err
 }
 

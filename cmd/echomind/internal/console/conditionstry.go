@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/conditions"
 	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/postgres"
@@ -109,15 +108,14 @@ func printTried(w io.Writer, t tried) (err error) {
 	return err
 }
 
-// printUnmet says what a condition has passed over of a connector, and is no line of the ledger yet: something else has to come first.
-func printUnmet(ctx context.Context, w io.Writer, pool *pgxpool.Pool, id int32, now time.Time) error {
+// unmetSlots are what a condition has passed over of a connector, and is no line of the ledger yet: something else has to come first. Nil where there is none.
+func unmetSlots(ctx context.Context, pool *pgxpool.Pool, id int32) (*dbgen.UnmetSlot, error) {
 	u, err := ask(ctx, pool, "unmet", func(ctx context.Context, q *dbgen.Queries) (dbgen.UnmetSlot, error) { return q.UnmetSlots(ctx, id) })
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("read what its condition has passed over: %w", err)
+		return nil, fmt.Errorf("read what its condition has passed over: %w", err)
 	}
-	_, err = fmt.Fprintf(w, "skipped since: %d slots, %s … %s: %s\n", u.Count, clock.At(u.FirstSlot, now), clock.At(u.LastSlot, now), u.Reason)
-	return err
+	return &u, nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/deadline"
-	sources "github.com/echomind/sync/services/connector"
+	consents "github.com/echomind/sync/services/connector/consent"
 )
 
 // Bounds of how long a user has to consent.
@@ -40,7 +40,7 @@ type consent struct {
 	connector, file string
 	port            int
 	timeout         time.Duration
-	settings        sources.Config
+	settings        consents.Config
 }
 
 // credentials are those that a consent leaves, by their fields' names.

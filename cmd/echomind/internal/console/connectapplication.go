@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	sources "github.com/echomind/sync/services/connector"
+	consents "github.com/echomind/sync/services/connector/consent"
+	"github.com/echomind/sync/services/connector/provider"
 )
 
 const howToRegister = "docs/connecting.md tells how an application is registered"
@@ -40,14 +41,14 @@ the connector then does not name. docs/connecting.md tells how to register one.`
 	c.MarkFlagsMutuallyExclusive("client-file", "client-id")
 	c.MarkFlagsRequiredTogether("client-id", "client-secret-file")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if s.flags.connectorType != "" && s.flags.connectorType != sources.GoogleType {
-			return usagef("--type %s: Google accounts are connected for type %s", clip(s.flags.connectorType, 40), sources.GoogleType)
+		if s.flags.connectorType != "" && s.flags.connectorType != consents.GoogleDrive {
+			return usagef("--type %s: Google accounts are connected for type %s", clip(s.flags.connectorType, 40), consents.GoogleDrive)
 		}
-		if err := c.Flags().Set("type", sources.GoogleType); err != nil {
+		if err := c.Flags().Set("type", consents.GoogleDrive); err != nil {
 			return err
 		}
-		return s.run(c, []string{sources.GoogleType}, func(string, []byte) (credentials, func(context.Context) (string, error), error) {
-			app := sources.Application{ID: id}
+		return s.run(c, []string{consents.GoogleDrive}, func(string, []byte) (credentials, func(context.Context) (string, error), error) {
+			app := consents.Application{ID: id}
 			var err error
 			switch {
 			case clientFile != "":
@@ -55,7 +56,7 @@ the connector then does not name. docs/connecting.md tells how to register one.`
 			case id != "":
 				app.Secret, err = readSecret("--client-secret-file", secretFile, c.InOrStdin())
 			case s.settings.GoogleClientID != "":
-				app = sources.Application{ID: s.settings.GoogleClientID, Secret: s.settings.GoogleClientSecret}
+				app = consents.Application{ID: s.settings.GoogleClientID, Secret: s.settings.GoogleClientSecret}
 			default:
 				err = usagef("--client-file: it is missing, and CONNECTOR_GOOGLE_CLIENT_ID names no application either; %s", howToRegister)
 			}
@@ -67,7 +68,7 @@ the connector then does not name. docs/connecting.md tells how to register one.`
 				given = credentials{"client_id": app.ID, "client_secret": app.Secret}
 			}
 			return given, func(ctx context.Context) (string, error) {
-				return s.wait(ctx, s.settings.GoogleConsent(app, s.port, s.openHere(c)))
+				return s.wait(ctx, &provider.Browser{Code: s.settings.Google(app), Port: s.port, Show: s.openHere(c)})
 			}, nil
 		})
 	}
@@ -91,14 +92,14 @@ registration must allow public client flows. docs/connecting.md tells how to reg
 		Args: cobra.NoArgs,
 	}
 	s := f.consentFlags(c)
-	var app sources.Application
+	var app consents.Application
 	var browser bool
 	c.Flags().Lookup("type").Usage = "`type` of the connector: onedrive or teams; onedrive if left out, and with --connector its own"
 	c.Flags().StringVar(&app.ID, "client-id", "", "the application that asks")
 	c.Flags().StringVar(&app.Tenant, "tenant", "", "the directory's id or domain; consumers for personal accounts. Without it and a connector that has one: any directory")
 	c.Flags().BoolVar(&browser, "browser", false, "in a browser on this machine, without a code")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		types := sources.MicrosoftTypes()
+		types := consents.MicrosoftTypes()
 		if s.flags.connectorType == "" && s.connector == "" {
 			if err := c.Flags().Set("type", types[0]); err != nil {
 				return err
@@ -123,15 +124,18 @@ registration must allow public client flows. docs/connecting.md tells how to reg
 				app.Tenant = standing.Tenant
 			}
 			app.Sites = standing.Site != ""
-			code, err := s.settings.MicrosoftConsent(connectorType, app, s.enter(c))
+			code, err := s.settings.MicrosoftDevice(connectorType, app, s.enter(c))
 			if err != nil {
 				return nil, nil, usagef("--tenant: %v", err)
 			}
 			var from refresher = code
 			if browser {
-				if from, err = s.settings.MicrosoftBrowserConsent(connectorType, app, s.port, s.openHere(c)); err != nil {
+				asked, err := s.settings.Microsoft(connectorType, app)
+				if err != nil {
 					return nil, nil, err
 				}
+				// localhost is the only name of this machine whose port Microsoft does not compare ("Redirect URI (reply URL) restrictions and limitations").
+				from = &provider.Browser{Code: asked, Host: "localhost", Port: s.port, Show: s.openHere(c)}
 			}
 			return credentials{"client_id": app.ID, "tenant_id": app.Tenant},
 				func(ctx context.Context) (string, error) { return s.wait(ctx, from) }, nil
@@ -174,7 +178,7 @@ func readClientFile(flag, name string, stdin io.Reader) (string, error) {
 }
 
 // readClient reads an application as Google's console gives it.
-func readClient(name string) (app sources.Application, err error) {
+func readClient(name string) (app consents.Application, err error) {
 	text, err := readClientFile("--client-file", name, nil)
 	if err != nil {
 		return app, err
@@ -201,5 +205,5 @@ func readClient(name string) (app sources.Application, err error) {
 	case read.Installed == nil || read.Installed.ID == "" || read.Installed.Secret == "":
 		return app, says(fmt.Sprintf("it has no %q with client_id and client_secret", "installed"))
 	}
-	return sources.Application{ID: read.Installed.ID, Secret: read.Installed.Secret}, nil
+	return consents.Application{ID: read.Installed.ID, Secret: read.Installed.Secret}, nil
 }

@@ -51,6 +51,8 @@ type connector struct {
 	Calendar    *string              `json:"calendar"`
 	CalendarUse string               `json:"calendar_use"`
 	Condition   *string              `json:"condition"`
+	// Follows: it runs after others.
+	Follows bool `json:"follows"`
 	// RunAfter are those that it runs after, of one that is shown alone; null where they were not asked for.
 	RunAfter []upstream `json:"run_after"`
 	// ConcurrencyKeys are its own; its type may have more.
@@ -62,14 +64,17 @@ type connector struct {
 	Status        string  `json:"status"`
 	StatusMessage *string `json:"status_message"`
 	FailureCount  int32   `json:"failure_count"`
-	DocsAnalyzed  int64   `json:"docs_analyzed"`
+	// DocsAnalyzed is how many documents its runs have stored; null through a server, which does not show it. Nor does it show State.
+	DocsAnalyzed *int64 `json:"docs_analyzed"`
 	// Documents is how many search can find; DocumentsFailed how many are failed now. Both are null where they were not counted.
 	Documents       *int64          `json:"documents"`
 	DocumentsFailed *int64          `json:"documents_failed"`
 	State           json.RawMessage `json:"state"`
 	LastSyncAt      *time.Time      `json:"last_sync_at"`
 	NextSyncAt      *time.Time      `json:"next_sync_at"`
-	DueReason       *string         `json:"due_reason"`
+	// NeedsPlan: when it is due next is being worked out.
+	NeedsPlan bool    `json:"needs_plan"`
+	DueReason *string `json:"due_reason"`
 	// PutOffSince is since when its source puts it off, and it comes no further; null where it does not.
 	PutOffSince        *time.Time `json:"put_off_since"`
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
@@ -77,12 +82,14 @@ type connector struct {
 	DeletionsAllowedAt *time.Time `json:"deletions_allowed_at"`
 	// NextParameters are what a run that was asked for is to have over the configuration; null where there is none.
 	NextParameters json.RawMessage `json:"next_parameters"`
-	RunID          *uuid.UUID      `json:"run_id"`
-	ConfigVersion  int64           `json:"config_version"`
-	CreatedAt      time.Time       `json:"created_at"`
-	CreatedBy      *string         `json:"created_by"`
-	UpdatedAt      time.Time       `json:"updated_at"`
-	UpdatedBy      *string         `json:"updated_by"`
+	// ParametersDueAt is when that run is due.
+	ParametersDueAt *time.Time `json:"parameters_due_at"`
+	RunID           *uuid.UUID `json:"run_id"`
+	ConfigVersion   int64      `json:"config_version"`
+	CreatedAt       time.Time  `json:"created_at"`
+	CreatedBy       *string    `json:"created_by"`
+	UpdatedAt       time.Time  `json:"updated_at"`
+	UpdatedBy       *string    `json:"updated_by"`
 }
 
 func view(c dbgen.Connector) connector {
@@ -91,9 +98,9 @@ func view(c dbgen.Connector) connector {
 		Config: masks.Object(c.Config), RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.ScheduleCron, RunAtOnce: c.RunAtOnce,
 		TimeZone: c.TimeZone, DSTGap: c.DstGap, DSTOverlap: c.DstOverlap, SpreadPercent: c.SpreadPercent, DeadlineMinutes: c.DeadlineMinutes,
 		Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.CatchUpMost, CatchUpMinutes: c.CatchUpMinutes, FreshWithinMinutes: c.FreshWithinMinutes, Calendar: c.Calendar, CalendarUse: c.CalendarUse, Condition: c.Condition, ConcurrencyKeys: c.ConcurrencyKeys, WaitsForKey: c.WaitsForKey, MaxRetries: c.MaxRetries, DeletionGuard: c.DeletionGuard, Status: c.Status, StatusMessage: c.StatusMessage,
-		FailureCount: c.FailureCount, DocsAnalyzed: c.DocsAnalyzed, State: masks.Object(c.State),
+		FailureCount: c.FailureCount, DocsAnalyzed: &c.DocsAnalyzed, Follows: c.Follows, NeedsPlan: c.NeedsPlan, State: masks.Object(c.State),
 		LastSyncAt: utc(c.LastSyncAt), NextSyncAt: utc(c.NextSyncAt), DueReason: c.DueReason, PutOffSince: utc(c.PutOffSince),
-		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
+		TriggerRequestedAt: utc(c.TriggerRequestedAt), DeletionsAllowedAt: utc(c.DeletionsAllowedAt), NextParameters: parametersOf(c.NextParameters), ParametersDueAt: utc(c.ParametersDueAt), RunID: c.RunID, ConfigVersion: c.ConfigVersion,
 		CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy, UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy,
 	}
 }
@@ -115,10 +122,10 @@ func utc(t *time.Time) *time.Time {
 }
 
 // refresh says when a connector runs by itself.
-func refresh(c dbgen.Connector) string {
+func refresh(c connector) string {
 	switch {
 	case c.ScheduleCron != nil:
-		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DstGap) + policy("overlap", c.DstOverlap) + policies(c)
+		return fmt.Sprintf("%s %s", *c.ScheduleCron, c.TimeZone) + policy("gap", c.DSTGap) + policy("overlap", c.DSTOverlap) + policies(c)
 	case c.RefreshFreqMinutes == nil && c.Follows:
 		return "after others"
 	case c.RefreshFreqMinutes == nil:
@@ -135,7 +142,7 @@ func policy(of string, chosen *string) string {
 	return ", " + of + " " + *chosen
 }
 
-func scope(c dbgen.Connector) string {
+func scope(c connector) string {
 	if c.ScopeID == nil {
 		return c.Scope
 	}
@@ -143,28 +150,28 @@ func scope(c dbgen.Connector) string {
 }
 
 // details writes one connector for people.
-func details(w io.Writer, c dbgen.Connector, after []upstream, counted documentCounts, waiting waitingRuns, now time.Time) error {
+func details(w io.Writer, c connector, waiting waitingRuns, now time.Time) error {
 	rows := [][]string{
 		{"name", c.Name},
 		{"type", c.Type},
 		{"user", owner(c.UserID)},
 		{"scope", scope(c)},
-		{"config", string(masks.Object(c.Config))},
+		{"config", string(c.Config)},
 		{"refresh", refresh(c)},
 		{"status", c.Status},
 		{"message", orDash(waiting.message(c, now))},
 		{"failures in a row", fmt.Sprintf("%d of %d", c.FailureCount, c.MaxRetries)},
 		{"deletion guard", deletionGuard(c)},
-		{"documents", count(counted.found[c.ID])},
-		{"failed documents", counted.failedOf(c.ID)},
-		{"freshness", freshnessSaid(c, now)},
+		{"documents", numberOf(c.Documents)},
+		{"failed documents", numberOf(c.DocumentsFailed)},
+		{"freshness", fmt.Sprintf("%s: %s", c.Freshness.State, c.Freshness.How)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 	}
-	if len(after) > 0 {
-		rows = append(rows, []string{"runs after", saidAfter(after)})
+	if len(c.RunAfter) > 0 {
+		rows = append(rows, []string{"runs after", saidAfter(c.RunAfter)})
 	}
 	if len(c.ConcurrencyKeys) > 0 {
 		rows = append(rows, []string{"concurrency keys", strings.Join(c.ConcurrencyKeys, ", ")})
@@ -173,30 +180,20 @@ func details(w io.Writer, c dbgen.Connector, after []upstream, counted documentC
 		rows = append(rows, []string{"waits for key", *c.WaitsForKey})
 	}
 	if c.NextParameters != nil {
-		rows = append(rows, []string{"asked for with", string(parametersOf(c.NextParameters))})
+		rows = append(rows, []string{"asked for with", string(c.NextParameters)})
 	}
 	return table(w, []string{"id", strconv.Itoa(int(c.ID))}, rows)
 }
 
-func freshnessOf(c dbgen.Connector, now time.Time) freshness.Freshness {
-	return freshness.Of(freshness.Connector{
-		FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
-	}, now)
-}
-
-func freshnessSaid(c dbgen.Connector, now time.Time) string {
-	f := freshnessOf(c, now)
-	return fmt.Sprintf("%s: %s", f.State, f.How)
-}
-
 // at is the view with how fresh the connector is at a moment.
 func (v connector) at(c dbgen.Connector, now time.Time) connector {
-	f := freshnessOf(c, now)
-	v.Freshness = &f
+	v.Freshness = new(freshness.Of(freshness.Connector{
+		FreshWithinMinutes: c.FreshWithinMinutes, LastSyncAt: c.LastSyncAt, SyncedVersion: c.SyncedVersion, ConfigVersion: c.ConfigVersion,
+	}, now))
 	return v
 }
 
-func deletionGuard(c dbgen.Connector) string {
+func deletionGuard(c connector) string {
 	switch {
 	case !c.DeletionGuard:
 		return guardOff
@@ -206,7 +203,7 @@ func deletionGuard(c dbgen.Connector) string {
 	return guardOn
 }
 
-func nextSync(c dbgen.Connector, now time.Time) string {
+func nextSync(c connector, now time.Time) string {
 	switch {
 	case c.RunID != nil:
 		return "in flight"

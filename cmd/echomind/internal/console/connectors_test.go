@@ -202,7 +202,7 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		{"runs stats --until 2d", "--until 2d: needs --since"},
 		{"runs stats 1 --owner 1", "leave them out"},
 		{"why", "needs one ID"},
-		{"search words", "user"},
+		{"search words", "--user: must be the number"},
 		{"search --user 1", "needs words"},
 		{"search --user 0 words", "1 or more"},
 		{"search --user 1 words --limit 0", "1 to 100"},

@@ -12,15 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
-	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/secret"
+	consents "github.com/echomind/sync/services/connector/consent"
 )
 
 // notYet is checked in the refresh token's place before anybody is asked for a consent; it is never stored.
 const notYet = "the refresh token of a consent that is yet to come"
-
-// credentialFields are those of any provider: what a new consent leaves takes the place of all of them.
-var credentialFields = []string{"client_id", "client_secret", "refresh_token", "service_account", "subject"}
 
 // having is how a consent is had for a configuration, which says what is asked for: the credentials beside the refresh
 // token, and what waits for that.
@@ -45,21 +42,11 @@ func (s *consent) run(c *cobra.Command, types []string, have having) error {
 
 // with is a configuration with the credentials of a consent in place of those that it has.
 func (given credentials) with(config []byte, token string) ([]byte, error) {
-	value, err := masks.Decode(config)
-	object, is := value.(map[string]any)
-	if err != nil || !is {
-		return nil, fmt.Errorf("--config: must be a JSON object")
+	connected, err := consents.Put(config, given, token)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
 	}
-	for _, name := range credentialFields {
-		delete(object, name)
-	}
-	for name, text := range given {
-		if text != "" {
-			object[name] = text
-		}
-	}
-	object["refresh_token"] = token
-	return masks.Encode(object)
+	return connected, nil
 }
 
 // mustSeal says before anybody consents that there is no key to keep the consent with.

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -56,23 +55,12 @@ func countDocuments(ctx context.Context, pool *pgxpool.Pool, of []dbgen.Connecto
 	return counted, ctx.Err()
 }
 
-// failedOf is how many documents of a connector are failed; "?" where that is not known.
-func (d documentCounts) failedOf(id int32) string {
-	if d.unknown != nil {
+// numberOf is a number of documents; "?" where they were not counted.
+func numberOf(documents *int64) string {
+	if documents == nil {
 		return "?"
 	}
-	return count(d.failed[id])
-}
-
-// hint names the command that shows what failed, and says why failures are not known.
-func (d documentCounts) hint(w io.Writer) (err error) {
-	switch {
-	case d.unknown != nil:
-		_, err = fmt.Fprintf(w, "failed documents are not counted: %v\n", d.unknown)
-	case len(d.failed) > 0:
-		_, err = fmt.Fprintln(w, "`echomind documents ID --failed` lists the documents that are failed, and why")
-	}
-	return err
+	return count(*documents)
 }
 
 // of puts the counts into what programs are shown of a connector.

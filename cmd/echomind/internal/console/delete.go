@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/sdk/client"
 )
 
 // deletion is what was done.
@@ -25,6 +27,7 @@ type deletion struct {
 	Deleted  bool       `json:"deleted"`
 	EndedRun *uuid.UUID `json:"ended_run"`
 
+	// hasLedger says that `echomind runs` goes on to show its runs: a server does not, of a connector that is gone.
 	hasLedger bool
 }
 
@@ -43,24 +46,40 @@ documents are not found any more and are swept. The ledger stays: see echomind r
 		if !*yes && !isTerminal(c.InOrStdin()) {
 			return usagef("%s: the documents are lost for good; add --yes if you mean it", c.CommandPath())
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		some, err := either(c.Context(), f, func(pool *pgxpool.Pool) (some deletedSome, err error) {
 			those := args
 			if !*yes {
-				var err error
 				if those, err = confirmDeletion(c, pool, args); err != nil {
-					return err
+					return some, err
 				}
 			}
-			done, err := eachConnector(c.Context(), pool, those, func(ctx context.Context, id int32) (deletion, error) {
+			some.done, some.problem = eachConnector(c.Context(), pool, those, func(ctx context.Context, id int32) (deletion, error) {
 				return deleteConnector(ctx, pool, id)
 			})
-			if len(done) == 0 {
-				return err
+			some.problem = barred(some.problem)
+			return some, nil
+		}, func(r *remote) (some deletedSome, err error) {
+			those := args
+			if !*yes {
+				if those, err = r.confirmDeletion(c, args); err != nil {
+					return some, err
+				}
 			}
-			return errors.Join(out.show(c.OutOrStdout(), shownAs(done, args), func(w io.Writer) error { return printDeletions(w, done) }), err)
+			some.done, some.problem = eachOf(c.Context(), those, r.connectorID, r.delete)
+			return some, nil
 		})
+		if err != nil || len(some.done) == 0 {
+			return errors.Join(err, some.problem)
+		}
+		return errors.Join(out.show(c.OutOrStdout(), shownAs(some.done, args), func(w io.Writer) error { return printDeletions(w, some.done) }), some.problem)
 	}
 	return c
+}
+
+// deletedSome are the connectors of a command that were deleted, and why others were not.
+type deletedSome struct {
+	done    []deletion
+	problem error
 }
 
 func printDeletions(w io.Writer, done []deletion) (err error) {
@@ -93,11 +112,52 @@ func confirmDeletion(c *cobra.Command, pool *pgxpool.Pool, args []string) (numbe
 	}
 	var question strings.Builder
 	for _, one := range named {
-		fmt.Fprintf(&question, "connector %d %q (%s, user %s) with %d documents\n",
-			one.ID, printable(one.Name), one.Type, owner(one.UserID), counted.found[one.ID])
+		fmt.Fprintf(&question, "%s with %d documents\n", saidDeleted(view(one)), counted.found[one.ID])
 		numbers = append(numbers, strconv.Itoa(int(one.ID)))
 	}
 	return numbers, confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")
+}
+
+// saidDeleted is a connector that is to be deleted.
+func saidDeleted(c connector) string {
+	return fmt.Sprintf("connector %d %q (%s, user %s)", c.ID, printable(c.Name), printable(c.Type), owner(c.UserID))
+}
+
+// confirmDeletion is that of the database.
+func (r *remote) confirmDeletion(c *cobra.Command, args []string) (numbers []string, err error) {
+	named, err := eachOf(c.Context(), args, r.connectorID, func(ctx context.Context, id int32) (connector, error) {
+		found, _, err := r.connectorWith(ctx, id, &client.ConnectorsGetParams{Counts: new(true)})
+		return found, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var question strings.Builder
+	for _, one := range named {
+		fmt.Fprintf(&question, "%s with %s documents\n", saidDeleted(one), numberOf(one.Documents))
+		numbers = append(numbers, strconv.Itoa(int(one.ID)))
+	}
+	return numbers, confirm(c.InOrStdin(), c.ErrOrStderr(), question.String()+"Delete? [y/N] ")
+}
+
+// delete deletes the connector that it has read, and no other version of it.
+func (r *remote) delete(ctx context.Context, id int32) (deletion, error) {
+	what := fmt.Sprintf("delete connector %d", id)
+	old, version, err := r.connector(ctx, id)
+	if forbidden(err) { // a token may delete what it may not read
+		version, err = "*", nil
+	}
+	if err != nil {
+		return deletion{}, r.said(err)
+	}
+	answer, err := r.api.ConnectorsDeleteWithResponse(ctx, id, &client.ConnectorsDeleteParams{IfMatch: &version})
+	if err != nil {
+		return deletion{}, r.said(connectorError(id, what, err))
+	}
+	if err := r.is(answer.StatusCode() == http.StatusNoContent); err != nil {
+		return deletion{}, err
+	}
+	return deletion{ID: id, Name: old.Name, Deleted: true, EndedRun: old.RunID}, nil
 }
 
 func deleteConnector(ctx context.Context, pool *pgxpool.Pool, id int32) (deletion, error) {

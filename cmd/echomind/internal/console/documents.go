@@ -2,18 +2,21 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/sdk/client"
 )
 
 const maxDocuments = 10000
@@ -47,43 +50,124 @@ is tried again at the next sync or, where the reason lies in its content, when t
 		if *limit < 1 || *limit > maxDocuments {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxDocuments)
 		}
-		p := dbgen.ListDocumentsParams{After: *after, Page: int32(*limit) + 1}
+		asked := documentsAsked{named: args[0], after: *after, limit: *limit}
 		none := "no documents"
 		if *failed {
-			status := "failed"
-			p.Status, none = &status, "no failed documents"
+			asked.status, none = new("failed"), "no failed documents"
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			id, err := connectorID(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			p.ConnectorID = id
-			if _, err := connectorByID(c.Context(), pool, id); err != nil {
-				return err
-			}
-			found, err := ask(c.Context(), pool, "documents", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListDocumentsRow, error) {
-				return q.ListDocuments(ctx, p)
-			})
-			if err != nil {
-				return fmt.Errorf("list the documents of connector %d: %w", id, err)
-			}
-			more := len(found) > *limit
-			found = found[:min(len(found), *limit)]
-			views := make([]document, len(found))
-			for i, d := range found {
-				views[i] = document{
-					SourceID: masks.URL(d.SourceID), Title: d.Title, URL: masks.URL(d.Url), MediaType: d.MediaType, Status: d.Status, Error: d.Error,
-					Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
-				}
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printDocuments(w, *out, views, none, more) })
-		})
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (documentsFound, error) {
+			return documentsOf(c.Context(), pool, asked)
+		}, func(r *remote) (documentsFound, error) { return r.documents(c.Context(), asked) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.list, func(w io.Writer) error { return printDocuments(w, *out, found.list, none, found.more) })
 	}
 	return c
 }
 
-func printDocuments(w io.Writer, out output, found []document, none string, more bool) error {
+// documentsAsked are the documents that somebody wants to see.
+type documentsAsked struct {
+	named  string
+	status *string
+	after  string
+	limit  int
+}
+
+// documentsFound are a connector's documents, and behind which there are more; empty: there are none.
+type documentsFound struct {
+	list []document
+	more string
+}
+
+// placeID is what --after has before a document's number, which stands for a name that is not shown as it is.
+const placeID = "id:"
+
+// nameAfter is the name that --after means.
+func nameAfter(ctx context.Context, pool *pgxpool.Pool, connector int32, after string) (string, error) {
+	number, is := strings.CutPrefix(after, placeID)
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !is || err != nil {
+		return after, nil
+	}
+	name, err := ask(ctx, pool, "document_name", func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		return q.DocumentName(ctx, dbgen.DocumentNameParams{ID: id, ConnectorID: connector})
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("--after %s: connector %d has no such document any more; begin without --after", after, connector)
+	}
+	return name, err
+}
+
+func documentsOf(ctx context.Context, pool *pgxpool.Pool, asked documentsAsked) (none documentsFound, _ error) {
+	id, err := connectorID(ctx, pool, asked.named)
+	if err != nil {
+		return none, err
+	}
+	if _, err := connectorByID(ctx, pool, id); err != nil {
+		return none, err
+	}
+	after, err := nameAfter(ctx, pool, id, asked.after)
+	if err != nil {
+		return none, err
+	}
+	found, err := ask(ctx, pool, "documents", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListDocumentsRow, error) {
+		return q.ListDocuments(ctx, dbgen.ListDocumentsParams{ConnectorID: id, After: after, Status: asked.status, Page: int32(asked.limit) + 1})
+	})
+	if err != nil {
+		return none, fmt.Errorf("list the documents of connector %d: %w", id, err)
+	}
+	views := make([]document, len(found))
+	for i, d := range found {
+		views[i] = document{
+			SourceID: masks.URL(d.SourceID), Title: d.Title, URL: masks.URL(d.Url), MediaType: d.MediaType, Status: d.Status, Error: d.Error,
+			Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
+		}
+	}
+	shown := upTo(views, asked.limit)
+	if n := len(shown.list); shown.more != "" && shown.list[n-1].SourceID != found[n-1].SourceID {
+		shown.more = placeID + strconv.FormatInt(found[n-1].ID, 10)
+	}
+	return shown, nil
+}
+
+// upTo are the first of these.
+func upTo(list []document, limit int) documentsFound {
+	if len(list) <= limit {
+		return documentsFound{list: list}
+	}
+	return documentsFound{list: list[:limit], more: list[limit-1].SourceID}
+}
+
+// documents are those that a server lists.
+func (r *remote) documents(ctx context.Context, asked documentsAsked) (none documentsFound, _ error) {
+	id, err := r.connectorID(ctx, asked.named)
+	if err != nil {
+		return none, err
+	}
+	p := client.DocumentsListParams{Status: (*client.DocumentsListParamsStatus)(asked.status), PageSize: new(int32(min(asked.limit+1, pageSize)))}
+	if asked.after != "" {
+		p.After = &asked.after
+	}
+	list := []document{}
+	_, err = readPages(ctx, "documents", func(token *string) ([]byte, error) {
+		p.PageToken = token
+		answer, err := r.api.DocumentsListWithResponse(ctx, id, &p)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Body, nil
+	}, func(d document) bool {
+		list = append(list, d)
+		return len(list) > asked.limit
+	})
+	if err != nil {
+		return none, connectorError(id, fmt.Sprintf("list the documents of connector %d", id), err)
+	}
+	return upTo(list, asked.limit), nil
+}
+
+func printDocuments(w io.Writer, out output, found []document, none, more string) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, none)
 		return err
@@ -107,8 +191,8 @@ func printDocuments(w io.Writer, out output, found []document, none string, more
 	} else {
 		err = fitted(w, []string{"TITLE", "PATH", "STATUS", "CHUNKS", "SINCE"}, rows, notes)
 	}
-	if err == nil && more {
-		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(strconv.Quote(found[len(found)-1].SourceID)))
+	if err == nil && more != "" {
+		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(strconv.Quote(more)))
 	}
 	return err
 }

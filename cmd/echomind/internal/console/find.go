@@ -38,6 +38,10 @@ type finder struct {
 	// say takes what a person should know.
 	say  io.Writer
 	once sync.Once
+	// mayAskServer: commands work on the server that the environment or a login names, if one does.
+	mayAskServer bool
+	// command is the one that runs.
+	command string
 }
 
 // lookup is what the environment says. Where it names no servers, and this folder has no data folder, it is the data folder of the
@@ -79,6 +83,9 @@ type whereabouts struct {
 // find looks up each server on its own: in the environment, else in the data folder. notRunning says why a server
 // that is not there was not found.
 func (f *finder) find() (w whereabouts, notRunning, err error) {
+	if err := f.noServer(); err != nil {
+		return w, nil, err
+	}
 	lookup, err := f.lookup()
 	if err != nil {
 		return w, nil, err

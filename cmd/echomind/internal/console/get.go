@@ -24,39 +24,32 @@ func get(f *finder) *cobra.Command {
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			id, err := connectorID(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			found, err := connectorByID(c.Context(), pool, id)
-			if err != nil {
-				return err
-			}
-			now, err := ask(c.Context(), pool, "now", now)
-			if err != nil {
-				return fmt.Errorf("read the time: %w", err)
-			}
-			counted, err := countDocuments(c.Context(), pool, []dbgen.Connector{found})
-			if err != nil {
-				return err
-			}
-			waiting, err := runsThatWait(c.Context(), pool, []dbgen.Connector{found})
-			if err != nil {
-				return err
-			}
-			after, err := upstreamsOf(c.Context(), pool, id)
-			if err != nil {
-				return err
-			}
-			shown := counted.of(view(found)).at(found, now)
-			shown.RunAfter = after
-			return out.show(c.OutOrStdout(), shown, func(w io.Writer) error {
-				return details(w, found, after, counted, waiting, now)
-			})
-		})
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (connectorsFound, error) {
+			return shownConnector(c.Context(), pool, args[0])
+		}, func(r *remote) (connectorsFound, error) { return r.oneConnector(c.Context(), args[0]) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.list[0], func(w io.Writer) error { return details(w, found.list[0], found.waiting, found.now) })
 	}
 	return c
+}
+
+func shownConnector(ctx context.Context, pool *pgxpool.Pool, named string) (none connectorsFound, _ error) {
+	id, err := connectorID(ctx, pool, named)
+	if err != nil {
+		return none, err
+	}
+	one, err := connectorByID(ctx, pool, id)
+	if err != nil {
+		return none, err
+	}
+	found, err := shownConnectors(ctx, pool, []dbgen.Connector{one})
+	if err != nil {
+		return none, err
+	}
+	found.list[0].RunAfter, err = upstreamsOf(ctx, pool, id)
+	return found, err
 }
 
 func connectorByID(ctx context.Context, pool *pgxpool.Pool, id int32) (dbgen.Connector, error) {

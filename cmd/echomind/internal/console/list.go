@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,9 @@ func list(f *finder) *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		p := dbgen.ListConnectorsParams{Page: listPage}
 		if c.Flags().Changed("type") {
+			if *connectorType == "" {
+				return usagef("--type \"\": must be a type that `echomind types list` shows; without --type they are those of all types")
+			}
 			p.Type = connectorType
 		}
 		if c.Flags().Changed("status") {
@@ -45,32 +49,27 @@ func list(f *finder) *cobra.Command {
 			p.Status = &upper
 		}
 		if c.Flags().Changed("user") {
+			if *user < 1 {
+				return usagef("--user %d: must be a user's number, 1 or more", *user)
+			}
 			p.UserID = user
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			found, err := allConnectors(c.Context(), pool, p)
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (connectorsFound, error) {
+			all, err := allConnectors(c.Context(), pool, p)
 			if err != nil {
+				return connectorsFound{}, err
+			}
+			return shownConnectors(c.Context(), pool, all)
+		}, func(r *remote) (connectorsFound, error) { return r.connectors(c.Context(), p) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.list, func(w io.Writer) error {
+			if len(found.list) == 0 && c.Flags().NFlag() > 0 {
+				_, err := fmt.Fprintln(w, "no connectors match")
 				return err
 			}
-			counted, err := countDocuments(c.Context(), pool, found)
-			if err != nil {
-				return err
-			}
-			now, err := ask(c.Context(), pool, "now", now)
-			if err != nil {
-				return fmt.Errorf("read the time: %w", err)
-			}
-			views := make([]connector, len(found))
-			for i, one := range found {
-				views[i] = counted.of(view(one)).at(one, now)
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				if len(found) == 0 && c.Flags().NFlag() > 0 {
-					_, err := fmt.Fprintln(w, "no connectors match")
-					return err
-				}
-				return listed(c.Context(), w, pool, *out, found, counted, now)
-			})
+			return found.print(w, *out)
 		})
 	}
 	return c
@@ -101,31 +100,53 @@ func allConnectors(ctx context.Context, pool *pgxpool.Pool, p dbgen.ListConnecto
 	}
 }
 
-func listed(
-	ctx context.Context, w io.Writer, pool *pgxpool.Pool, out output, found []dbgen.Connector, counted documentCounts, now time.Time,
-) error {
-	if len(found) == 0 {
+// connectorsFound are connectors as they are shown at a moment, and what their open runs wait for.
+type connectorsFound struct {
+	list    []connector
+	waiting waitingRuns
+	now     time.Time
+	// uncounted says why failed documents of some are not counted.
+	uncounted error
+}
+
+// shownConnectors counts the documents of connectors, and asks for their open runs.
+func shownConnectors(ctx context.Context, pool *pgxpool.Pool, all []dbgen.Connector) (found connectorsFound, err error) {
+	documents, err := countDocuments(ctx, pool, all)
+	if err != nil {
+		return found, err
+	}
+	if found.now, err = ask(ctx, pool, "now", now); err != nil {
+		return found, fmt.Errorf("read the time: %w", err)
+	}
+	if found.waiting, err = runsThatWait(ctx, pool, all); err != nil {
+		return found, err
+	}
+	found.uncounted, found.list = documents.unknown, make([]connector, len(all))
+	for i, c := range all {
+		found.list[i] = documents.of(view(c)).at(c, found.now)
+	}
+	return found, nil
+}
+
+func (f connectorsFound) print(w io.Writer, out output) error {
+	if len(f.list) == 0 {
 		_, err := fmt.Fprintln(w, "no connectors; `echomind connectors add --help` says how to add one")
 		return err
 	}
-	waiting, err := runsThatWait(ctx, pool, found)
-	if err != nil {
-		return err
-	}
-	rows, notes := make([][]string, len(found)), make([]string, len(found))
-	for i, c := range found {
-		id, documents, failed := strconv.Itoa(int(c.ID)), count(counted.found[c.ID]), counted.failedOf(c.ID)
-		if message := waiting.message(c, now); message != nil {
+	rows, notes := make([][]string, len(f.list)), make([]string, len(f.list))
+	for i, c := range f.list {
+		id, documents, failed := strconv.Itoa(int(c.ID)), numberOf(c.Documents), numberOf(c.DocumentsFailed)
+		if message := f.waiting.message(c, f.now); message != nil {
 			notes[i] = *message
 		}
 		if out == allColumns {
 			rows[i] = []string{
-				id, c.Name, c.Type, c.Status, owner(c.UserID), scope(c), refresh(c), string(freshnessOf(c, now).State), clock.Optional(c.LastSyncAt, now),
-				nextSync(c, now), documents, failed, notes[i],
+				id, c.Name, c.Type, c.Status, owner(c.UserID), scope(c), refresh(c), string(c.Freshness.State), clock.Optional(c.LastSyncAt, f.now),
+				nextSync(c, f.now), documents, failed, notes[i],
 			}
 			continue
 		}
-		rows[i] = []string{id, c.Name, c.Type, c.Status, nextSync(c, now), documents, failed}
+		rows[i] = []string{id, c.Name, c.Type, c.Status, nextSync(c, f.now), documents, failed}
 	}
 	if out == allColumns {
 		return table(w, []string{
@@ -135,5 +156,18 @@ func listed(
 	if err := fitted(w, []string{"ID", "NAME", "TYPE", "STATUS", "NEXT SYNC", "DOCUMENTS", "FAILED"}, rows, notes); err != nil {
 		return err
 	}
-	return counted.hint(w)
+	return f.hint(w)
 }
+
+// hint names the command that shows what failed, and says why failures are not known.
+func (f connectorsFound) hint(w io.Writer) (err error) {
+	switch {
+	case f.uncounted != nil:
+		_, err = fmt.Fprintf(w, "failed documents are not counted: %v\n", f.uncounted)
+	case slices.ContainsFunc(f.list, func(c connector) bool { return c.DocumentsFailed != nil && *c.DocumentsFailed > 0 }):
+		_, err = fmt.Fprintln(w, "`echomind documents ID --failed` lists the documents that are failed, and why")
+	}
+	return err
+}
+
+var errUncounted = errors.New("a server reads 100,000 documents of a page of connectors at most, and none for long; `echomind connectors get ID` counts those of one")

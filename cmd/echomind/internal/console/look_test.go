@@ -104,17 +104,22 @@ func TestTypesAreListedAddedAndChanged(t *testing.T) {
 	require.Len(t, u.array("types", "list"), 6)
 }
 
+// storedPart is a document of connector 1 with one part.
+func (u terminal) storedPart(text string) {
+	u.t.Helper()
+	vectors, err := (&embed.Hash{}).Embed(context.Background(), []string{text})
+	require.NoError(u.t, err)
+	u.exec(`INSERT INTO documents (connector_id, source_id, title, url, status, try_id, first_no, chunk_count, config_version) VALUES
+		(1, 'lens.md', 'Lamps', 'file:///srv/lens.md', 'stored', '00000000-0000-0000-0000-000000000001', 1, 1, 1)`)
+	u.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, heading_path, start_offset, end_offset, embedder,
+		embedding) VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 0, $3, '{Lamps,Care}', 0, length($3), $1, $2)`, (&embed.Hash{}).Name(), vectors[0], text)
+}
+
 func TestSearchFindsWhatAUserMayRead(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	u.add("--scope", "group", "--scope-id", "sales")
-	vectors, err := (&embed.Hash{}).Embed(context.Background(), []string{"Polish the Fresnel lens\nevery week."})
-	require.NoError(t, err)
-	u.exec(`INSERT INTO documents (connector_id, source_id, title, url, status, try_id, first_no, chunk_count, config_version) VALUES
-		(1, 'lens.md', 'Lamps', 'file:///srv/lens.md', 'stored', '00000000-0000-0000-0000-000000000001', 1, 1, 1)`)
-	u.exec(`INSERT INTO chunks (try_id, first_no, document_id, no, text, heading_path, start_offset, end_offset, embedder,
-		embedding) VALUES ('00000000-0000-0000-0000-000000000001', 1, 1, 0, 'Polish the Fresnel lens
-every week.', '{Lamps,Care}', 0, 30, $1, $2)`, (&embed.Hash{}).Name(), vectors[0])
+	u.storedPart("Polish the Fresnel lens\nevery week.")
 	require.Equal(t, "nothing found\n", u.succeed("search", "--user", "1", "lens"))
 	require.Empty(t, u.array("search", "--user", "1", "lens"))
 	shown := u.succeed("search", "--user", "7", "--group", "hr", "--group", "sales", "Fresnel", "lens")

@@ -72,9 +72,26 @@ func connectorID(ctx context.Context, pool *pgxpool.Pool, text string) (int32, e
 // connectorNamed is the number of the one connector that has a name.
 func connectorNamed(ctx context.Context, q *dbgen.Queries, text string) (int32, error) {
 	found, err := q.ConnectorsNamed(ctx, dbgen.ConnectorsNamedParams{Name: text, Page: sameName})
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, fmt.Errorf("look for connector %q: %w", clip(text, 40), err)
+	}
+	named := make([]namedConnector, len(found))
+	for i, c := range found {
+		named[i] = namedConnector(c)
+	}
+	return theOneNamed(text, named)
+}
+
+// namedConnector is one of those that have a name.
+type namedConnector struct {
+	ID     int32
+	Type   string
+	UserID *int32
+}
+
+// theOneNamed is the number of the one connector that has a name.
+func theOneNamed(text string, found []namedConnector) (int32, error) {
+	switch {
 	case len(found) == 0:
 		return 0, fmt.Errorf("there is no connector %q; `echomind connectors list` shows those there are", clip(text, 40))
 	case len(found) == 1:
@@ -91,8 +108,15 @@ func connectorNamed(ctx context.Context, q *dbgen.Queries, text string) (int32, 
 func eachConnector[T any](
 	ctx context.Context, pool *pgxpool.Pool, args []string, do func(context.Context, int32) (T, error),
 ) (done []T, err error) {
+	return eachOf(ctx, args, func(ctx context.Context, text string) (int32, error) { return connectorID(ctx, pool, text) }, do)
+}
+
+// eachOf is eachConnector, whoever knows the numbers of names.
+func eachOf[T any](
+	ctx context.Context, args []string, number func(context.Context, string) (int32, error), do func(context.Context, int32) (T, error),
+) (done []T, err error) {
 	for _, text := range args {
-		id, problem := connectorID(ctx, pool, text)
+		id, problem := number(ctx, text)
 		if problem == nil {
 			var one T
 			if one, problem = do(ctx, id); problem == nil {

@@ -1,11 +1,13 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -50,10 +52,35 @@ func (o output) show(w io.Writer, value any, people func(io.Writer) error) error
 	if o != forPrograms {
 		return people(w)
 	}
-	encoder := json.NewEncoder(w)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(escaped(text.Bytes()))
+	return err
+}
+
+// escaped is JSON in which what would change a terminal stands as \u escapes: JSON leaves C1 controls and what turns text round as they are.
+func escaped(text []byte) []byte {
+	special := func(r rune) bool { return r >= utf8.RuneSelf && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }
+	if bytes.IndexFunc(text, special) < 0 {
+		return text
+	}
+	var out bytes.Buffer
+	for _, r := range string(text) {
+		switch high, low := utf16.EncodeRune(r); {
+		case !special(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.Bytes()
 }
 
 // printable replaces what would move the cursor or change the terminal: names and texts come from anywhere.

@@ -166,7 +166,7 @@ func (v *limit) column() *int32 {
 }
 
 // policies names those of a connector that are not the default.
-func policies(c dbgen.Connector) string {
+func policies(c connector) string {
 	var all []string
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if c.ScheduleCron == nil && c.RefreshFreqMinutes != nil && *c.RefreshFreqMinutes > 0 && c.SpreadPercent != 10 {

@@ -142,15 +142,27 @@ func unknownType(ctx context.Context, pool *pgxpool.Pool, name string) error {
 	if err != nil {
 		return fmt.Errorf("list the connector types: %w", err)
 	}
-	all := make([]string, len(known))
-	for i, t := range known {
+	return notKnown(name, typeNames(known))
+}
+
+func typeNames(types []dbgen.ConnectorType) []string {
+	all := make([]string, len(types))
+	for i, t := range types {
 		all[i] = t.Name
 	}
+	return all
+}
+
+func notKnown(name string, known []string) error {
 	return fmt.Errorf("--type %q is not known: there are %s; a type of your own is added with `echomind types add NAME`",
-		clip(name, 63), strings.Join(all, ", "))
+		clip(name, 63), strings.Join(known, ", "))
 }
 
 // noConnector is the error for an id that nothing goes by.
-func noConnector(id int32) error {
-	return fmt.Errorf("there is no connector %d; `echomind connectors list` shows those there are", id)
+func noConnector(id int32) error { return noConnectorError(id) }
+
+type noConnectorError int32
+
+func (e noConnectorError) Error() string {
+	return fmt.Sprintf("there is no connector %d; `echomind connectors list` shows those there are", int32(e))
 }

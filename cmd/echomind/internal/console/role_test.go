@@ -144,11 +144,13 @@ func TestARoleThatMayNotIsToldWhichOneMay(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	u.add()
-	out := u.as("echomind_reader").run("connectors", "disable", "1")
-	require.Equal(t, 1, out.code)
-	require.Contains(t, out.stderr, "permission denied")
-	require.Contains(t, out.stderr, "must be a member of role echomind_console")
-	out = u.as("nobody_of_that_name").run("connectors", "list")
+	for _, command := range [][]string{{"disable", "1"}, {"trigger", "1"}, {"delete", "1", "--yes"}} {
+		out := u.as("echomind_reader").run(append([]string{"connectors"}, command...)...)
+		require.Equal(t, 1, out.code)
+		require.Contains(t, out.stderr, "permission denied")
+		require.Contains(t, out.stderr, "must be a member of role echomind_console")
+	}
+	out := u.as("nobody_of_that_name").run("connectors", "list")
 	require.Equal(t, 1, out.code)
 	require.Contains(t, out.stderr, `DATABASE_ROLE="nobody_of_that_name"`)
 	require.Equal(t, "ACTIVE", u.object("connectors", "get", "1")["status"])

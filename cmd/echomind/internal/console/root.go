@@ -26,7 +26,7 @@ const (
 
 // Root is the command line of a user: it finds the running stack by the environment.
 func Root() *cobra.Command {
-	return root(&finder{registry: devstack.Registry(), say: os.Stderr, fromEnvironment: func() (config.Lookup, error) {
+	return root(&finder{registry: devstack.Registry(), say: os.Stderr, mayAskServer: true, fromEnvironment: func() (config.Lookup, error) {
 		var lookup config.Lookup
 		err := config.Load(&lookup)
 		return lookup, err
@@ -50,7 +50,8 @@ chunks, embedded and stored for search.
 A connector is named by its number or, where no other has it, by its name.
 
 The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data; where there is no such folder
-that of the only stack of yours that runs, which they say), or by DATABASE_URL and NATS_URL where they are set. Errors exit with 1, usage errors with 2.`,
+that of the only stack of yours that runs, which they say), or by DATABASE_URL and NATS_URL where they are set. Some work
+through a server without either: echomind login --help. Errors exit with 1, usage errors with 2.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors list
   echomind why docs
@@ -59,9 +60,11 @@ that of the only stack of yours that runs, which they say), or by DATABASE_URL a
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRun: func(c *cobra.Command, _ []string) { f.command = c.CommandPath() },
 	}
 	c.SetHelpCommand(help())
-	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), blackoutsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f))
+	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), blackoutsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f), login(), logout(), whoami(), callAPI())
 	completions(f, c)
 	c.InitDefaultCompletionCmd()
 	for _, sub := range c.Commands() {
@@ -85,13 +88,13 @@ func Execute(ctx context.Context, root *cobra.Command) int {
 	case err == nil:
 		return 0
 	case !began || errors.As(err, &usage):
-		_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\nTry `%s --help`.\n", secret.Error(err), ran.CommandPath())
+		_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\nTry `%s --help`.\n", printableLines(secret.Error(err).Error()), ran.CommandPath())
 		return exitUsage
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		_, _ = fmt.Fprintln(root.ErrOrStderr(), "echomind: stopped")
 		return exitInterrupted
 	}
-	_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\n", secret.Error(err))
+	_, _ = fmt.Fprintf(root.ErrOrStderr(), "echomind: %s\n", printableLines(secret.Error(err).Error()))
 	return exitError
 }
 

@@ -102,15 +102,8 @@ func (f *runFilter) fix(ctx context.Context, pool *pgxpool.Pool) (time.Time, err
 	if err != nil {
 		return seen, fmt.Errorf("read the time: %w", err)
 	}
-	f.from, f.to = f.since.before(seen), f.until.before(seen)
-	if f.until.IsZero() {
-		f.to = endOfTime
-	}
-	if !f.from.Before(f.to) {
-		return seen, usagef("--since %s: must be before --until %s, and is not", f.since.text, f.until.text)
-	}
-	if len(f.types) == 0 {
-		return seen, nil
+	if err := f.at(seen); err != nil || len(f.types) == 0 {
+		return seen, err
 	}
 	known, err := ask(ctx, pool, "types", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorType, error) {
 		return q.ListConnectorTypes(ctx)
@@ -118,12 +111,51 @@ func (f *runFilter) fix(ctx context.Context, pool *pgxpool.Pool) (time.Time, err
 	if err != nil {
 		return seen, fmt.Errorf("list the connector types: %w", err)
 	}
+	return seen, f.checkTypes(typeNames(known))
+}
+
+// at finds what since and until are at a moment.
+func (f *runFilter) at(seen time.Time) error {
+	f.from, f.to = f.since.before(seen), f.until.before(seen)
+	if f.until.IsZero() {
+		f.to = endOfTime
+	}
+	if !f.from.Before(f.to) {
+		return usagef("--since %s: must be before --until %s, and is not", f.since.text, f.until.text)
+	}
+	return nil
+}
+
+// givenSince and givenUntil are what at has found, where they are given.
+func (f *runFilter) givenSince() *time.Time { return whereGiven(f.since, f.from) }
+
+func (f *runFilter) givenUntil() *time.Time { return whereGiven(f.until, f.to) }
+
+func whereGiven(text moment, at time.Time) *time.Time {
+	if text.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+func (f *runFilter) checkTypes(known []string) error {
 	for _, name := range f.types {
-		if !slices.ContainsFunc(known, func(t dbgen.ConnectorType) bool { return t.Name == name }) {
-			return seen, unknownType(ctx, pool, name)
+		if !slices.Contains(known, name) {
+			return notKnown(name, known)
 		}
 	}
-	return seen, nil
+	return nil
+}
+
+// takes says whether a run matches.
+func (f *runFilter) takes(r run) bool {
+	if !f.wants(lifecycle.Verdict(r.Status)) || len(f.types) > 0 && !slices.Contains(f.types, r.Type) {
+		return false
+	}
+	if r.CompletedAt == nil {
+		return f.until.IsZero()
+	}
+	return !r.CompletedAt.Before(f.from) && r.CompletedAt.Before(f.to)
 }
 
 // endOfTime is after every run.

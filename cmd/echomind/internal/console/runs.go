@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,12 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"github.com/echomind/sync/cmd/echomind/internal/await"
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/evidence/failures"
 	"github.com/echomind/sync/internal/masks"
-	"github.com/echomind/sync/sdk/lifecycle"
 )
 
 const maxRuns = 10000
@@ -63,57 +59,91 @@ has a cursor to go on with: "next" in JSON, which is an object with "runs" then.
 		if *limit < 1 || *limit > maxRuns {
 			return usagef("--limit %d: must be 1 to %d", *limit, maxRuns)
 		}
-		from, err := parsePlace(*cursor)
-		if err != nil {
-			return err
-		}
 		if err := chosen.check(c, len(args) > 0); err != nil {
 			return err
 		}
 		if len(args) > 0 && *cursor != "" {
 			return usagef("--cursor: goes on with the runs of all connectors; those of one are paged with --until")
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			if len(args) == 0 {
-				return runsOfAll(c, pool, chosen, from, *limit, *out)
+		if len(args) == 0 {
+			found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (allRuns, error) {
+				return runsOfAll(c.Context(), pool, chosen, *cursor, *limit)
+			}, func(r *remote) (allRuns, error) { return r.runsOfAll(c.Context(), chosen, *cursor, *limit) })
+			if err != nil {
+				return err
 			}
-			return runsOfOne(c, pool, args[0], chosen, *limit, *out)
+			return found.show(c.OutOrStdout(), *out, chosen)
+		}
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (oneLedger, error) {
+			return runsOfOne(c.Context(), pool, args[0], chosen, *limit, *out != forPrograms)
+		}, func(r *remote) (oneLedger, error) {
+			return r.runsOf(c.Context(), args[0], chosen, *limit, *out != forPrograms)
 		})
+		if err != nil {
+			return err
+		}
+		return found.show(c.OutOrStdout(), *out, chosen)
 	}
 	c.AddCommand(showRun(f), runStats(f), cancelRun(f))
 	return c
 }
 
-func runsOfOne(c *cobra.Command, pool *pgxpool.Pool, named string, chosen *runFilter, limit int, out output) error {
-	id, err := connectorID(c.Context(), pool, named)
+// oneLedger are runs of a connector at a moment, and what its table says below them.
+type oneLedger struct {
+	id   int32
+	runs []dbgen.SchedulerRun
+	seen time.Time
+	// unmet is what its condition has passed over since; nil where there is nothing, and through a server, which does not show it.
+	unmet *dbgen.UnmetSlot
+	// failed is what is failed of it now, or uncounted says why that could not be counted.
+	failed    failures.Summary
+	uncounted error
+}
+
+// runsOfOne reads the ledger of a connector; whole: with what the table says below it.
+func runsOfOne(ctx context.Context, pool *pgxpool.Pool, named string, chosen *runFilter, limit int, whole bool) (found oneLedger, err error) {
+	id, err := connectorID(ctx, pool, named)
 	if err != nil {
-		return err
+		return found, err
 	}
-	found, now, err := ledger(c.Context(), pool, id, chosen, limit)
-	if err != nil {
-		return err
+	found.id = id
+	if found.runs, found.seen, err = ledger(ctx, pool, id, chosen, limit); err != nil {
+		return found, err
 	}
-	if len(found) == 0 && !chosen.narrows() {
-		if err := neverDue(c.Context(), pool, id); err != nil {
-			return err
+	if len(found.runs) == 0 && !chosen.narrows() {
+		if err := neverDue(ctx, pool, id); err != nil {
+			return found, err
 		}
 	}
-	views := make([]run, len(found))
-	for i, r := range found {
-		views[i] = runView(r, now)
+	if !whole {
+		return found, nil
 	}
-	return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-		if len(found) == 0 && chosen.narrows() {
+	if found.unmet, err = unmetSlots(ctx, pool, id); err != nil {
+		return found, err
+	}
+	found.failed, found.uncounted = failures.Of(ctx, pool, id)
+	return found, ctx.Err()
+}
+
+func (l oneLedger) show(w io.Writer, out output, chosen *runFilter) error {
+	views := make([]run, len(l.runs))
+	for i, r := range l.runs {
+		views[i] = runView(r, l.seen)
+	}
+	return out.show(w, views, func(w io.Writer) error {
+		if len(l.runs) == 0 && chosen.narrows() {
 			_, err := fmt.Fprintln(w, "no runs match")
 			return err
 		}
-		if err := printRuns(w, out, found, now); err != nil {
+		if err := printRuns(w, out, l.runs, l.seen); err != nil {
 			return err
 		}
-		if err := printUnmet(c.Context(), w, pool, id, now); err != nil {
-			return err
+		if u := l.unmet; u != nil {
+			if _, err := fmt.Fprintf(w, "skipped since: %d slots, %s … %s: %s\n", u.Count, clock.At(u.FirstSlot, l.seen), clock.At(u.LastSlot, l.seen), u.Reason); err != nil {
+				return err
+			}
 		}
-		return printFailures(c.Context(), w, pool, id)
+		return printFailures(w, l.id, l.failed, l.uncounted)
 	})
 }
 
@@ -264,127 +294,3 @@ func durations(r dbgen.SchedulerRun, now time.Time) (queued, fetching, storing *
 	}
 	return queued, between(*r.PickedUpAt, *r.FetchedAt), between(*r.FetchedAt, end)
 }
-
-func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Time) error {
-	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
-		return err
-	}
-	rows, notes := make([][]string, len(found)), make([]string, len(found))
-	for i, r := range found {
-		queued, fetching, storing := durations(r, now)
-		due := clock.At(r.DueAt, now)
-		if r.SlotLast != nil && out == allColumns {
-			due += " … " + clock.At(*r.SlotLast, now)
-		}
-		verdict := verdictOf(r)
-		notes[i] = noteOf(r, now)
-		documents := []string{
-			count(r.DocumentsProcessed), count(r.DocumentsUnchanged), count(r.DocumentsDeleted), count(r.DocumentsFailed),
-		}
-		if out == allColumns {
-			rows[i] = append([]string{r.ID.String(), due, r.Trigger, verdict, span(queued), span(fetching), span(storing), messages(r)}, documents...)
-			rows[i] = append(rows[i], count(r.ChunksStored), notes[i])
-			continue
-		}
-		rows[i] = append([]string{due, r.Trigger, verdict, span(sum(queued, fetching, storing))}, documents...)
-	}
-	if out == allColumns {
-		return table(w, []string{
-			"RUN", "DUE", "WHY", "VERDICT", "QUEUED", "FETCHING", "STORING", "MESSAGES", "STORED", "UNCHANGED", "DELETED", "FAILED",
-			"CHUNKS", "REASON",
-		}, rows)
-	}
-	return fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes)
-}
-
-func verdictOf(r dbgen.SchedulerRun) string {
-	if r.MissedCount == nil {
-		return r.Status
-	}
-	return fmt.Sprintf("%s %d", r.Status, *r.MissedCount)
-}
-
-// noteOf is what there is to say of a run beside its verdict.
-func noteOf(r dbgen.SchedulerRun, now time.Time) string {
-	note := await.Reason(r)
-	if r.Status == string(lifecycle.Skipped) && note == "nothing had changed" {
-		note = "" // the verdict says so
-	}
-	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" && r.Status == string(lifecycle.Running) {
-		note = line
-	}
-	if len(r.Warnings) > 0 {
-		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", len(r.Warnings))+note, "; ")
-	}
-	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
-		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)
-	}
-	if r.Parameters != nil {
-		note = strings.TrimSuffix("with "+string(parametersOf(r.Parameters))+"; "+note, "; ")
-	}
-	if r.DeletionsAllowedAt != nil {
-		note = strings.TrimSuffix("deletions allowed; "+note, "; ")
-	}
-	return note
-}
-
-// sum adds up the durations that are known; nil where none is.
-func sum(parts ...*time.Duration) *time.Duration {
-	var all *time.Duration
-	for _, part := range parts {
-		if part == nil {
-			continue
-		}
-		if all == nil {
-			all = new(time.Duration)
-		}
-		*all += *part
-	}
-	return all
-}
-
-// printFailures says what is failed of a connector now. That it cannot be counted in time is said, and is no error.
-func printFailures(ctx context.Context, w io.Writer, pool *pgxpool.Pool, id int32) error {
-	summary, err := failures.Of(ctx, pool, id)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		_, err = fmt.Fprintf(w, "%v\n", err)
-		return err
-	}
-	return printSummary(w, summary)
-}
-
-func printSummary(w io.Writer, s failures.Summary) error {
-	for i, line := range s.Lines() {
-		text := printable(line) + "\n"
-		if i > 0 {
-			text = wrapped(line)
-		}
-		if _, err := io.WriteString(w, text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func messages(r dbgen.SchedulerRun) string {
-	switch {
-	case r.MissedCount != nil:
-		return "-"
-	case r.Total == nil:
-		return fmt.Sprintf("%d/?", r.Stored)
-	}
-	return fmt.Sprintf("%d/%d", r.Stored, *r.Total)
-}
-
-func span(d *time.Duration) string {
-	if d == nil {
-		return "-"
-	}
-	return clock.Span(*d)
-}
-
-func count(n int64) string { return strconv.FormatInt(n, 10) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -36,27 +37,34 @@ The id is that of the table, 8 characters or more of it. Cancelling a run twice 
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		ended, err := either(c.Context(), f, func(pool *pgxpool.Pool) (cancelledRun, error) {
 			r, again, err := cancelled(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			seen, err := ask(c.Context(), pool, "now", now)
-			if err != nil {
-				return fmt.Errorf("read the time: %w", err)
-			}
-			return out.show(c.OutOrStdout(), runView(r, seen), func(w io.Writer) error {
-				already := ""
-				if again {
-					already = " already"
-				}
-				_, err := fmt.Fprintf(w, "run %s of connector %d is cancelled%s; `echomind why %d` tells what happens next\n",
-					shortID(r.ID), r.ConnectorID, already, r.ConnectorID)
-				return err
-			})
+			return cancelledRun{r, again}, err
+		}, func(r *remote) (cancelledRun, error) {
+			one, again, err := r.cancelled(c.Context(), args[0])
+			return cancelledRun{one, again}, err
 		})
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), runView(ended.run, time.Now()), ended.print)
 	}
 	return c
+}
+
+// cancelledRun is one that has ended so; again: it had before.
+type cancelledRun struct {
+	run   dbgen.SchedulerRun
+	again bool
+}
+
+func (c cancelledRun) print(w io.Writer) error {
+	already := ""
+	if c.again {
+		already = " already"
+	}
+	_, err := fmt.Fprintf(w, "run %s of connector %d is cancelled%s; `echomind why %d` tells what happens next\n", shortID(c.run.ID), c.run.ConnectorID, already, c.run.ConnectorID)
+	return err
 }
 
 // cancelled ends the run whose id begins so; again: it was cancelled before.

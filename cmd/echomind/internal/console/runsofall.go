@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
@@ -78,31 +77,44 @@ type namedRun struct {
 	ConnectorName *string `json:"connector_name"`
 }
 
-func runsOfAll(c *cobra.Command, pool *pgxpool.Pool, chosen *runFilter, from place, limit int, out output) error {
-	seen, err := chosen.fix(c.Context(), pool)
+// allRuns are runs of all connectors at a moment, what these are called, and where to go on.
+type allRuns struct {
+	runs         []dbgen.SchedulerRun
+	called       connectorsNamed
+	next         *string
+	lookedBackTo *time.Time
+	seen         time.Time
+}
+
+func runsOfAll(ctx context.Context, pool *pgxpool.Pool, chosen *runFilter, cursor string, limit int) (found allRuns, err error) {
+	from, err := parsePlace(cursor)
 	if err != nil {
-		return err
+		return found, err
 	}
-	found, next, lookedBackTo, err := pageOfRuns(c.Context(), pool, chosen, from, limit, asFarAsOneMay)
-	if err != nil {
-		return fmt.Errorf("read the ledger: %w", err)
+	if found.seen, err = chosen.fix(ctx, pool); err != nil {
+		return found, err
 	}
-	of := make([]int32, len(found))
-	for i, r := range found {
-		of[i] = r.ConnectorID
-	}
-	called, err := connectorNames(c.Context(), pool, of)
-	if err != nil {
-		return err
-	}
-	page := runsPage{Runs: make([]namedRun, len(found)), LookedBackTo: utc(lookedBackTo)}
-	for i, r := range found {
-		page.Runs[i] = namedRun{run: runView(r, seen), ConnectorName: called.of(r.ConnectorID)}
+	var next *place
+	if found.runs, next, found.lookedBackTo, err = pageOfRuns(ctx, pool, chosen, from, limit, asFarAsOneMay); err != nil {
+		return found, fmt.Errorf("read the ledger: %w", err)
 	}
 	if next != nil {
-		page.Next = new(next.String())
+		found.next = new(next.String())
 	}
-	return out.show(c.OutOrStdout(), page, func(w io.Writer) error { return page.print(w, out, found, called, chosen, seen) })
+	of := make([]int32, len(found.runs))
+	for i, r := range found.runs {
+		of[i] = r.ConnectorID
+	}
+	found.called, err = connectorNames(ctx, pool, of)
+	return found, err
+}
+
+func (f allRuns) show(w io.Writer, out output, chosen *runFilter) error {
+	page := runsPage{Runs: make([]namedRun, len(f.runs)), Next: f.next, LookedBackTo: utc(f.lookedBackTo)}
+	for i, r := range f.runs {
+		page.Runs[i] = namedRun{run: runView(r, f.seen), ConnectorName: f.called.of(r.ConnectorID)}
+	}
+	return out.show(w, page, func(w io.Writer) error { return page.print(w, out, f.runs, f.called, chosen, f.seen) })
 }
 
 // pageOfRuns finds runs that match, the latest first, and where to go on. lookedBackTo is where it has given up to look for more.

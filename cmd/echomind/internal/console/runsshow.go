@@ -118,15 +118,23 @@ func runByID(ctx context.Context, pool *pgxpool.Pool, text string) (r dbgen.Sche
 	case err != nil:
 		return r, fmt.Errorf("look for run %s: %w", text, err)
 	case len(found) == 0:
-		return r, fmt.Errorf("there is no run %s, or its week was dropped from the ledger; `echomind runs` shows the latest", text)
+		return r, noRun(text)
 	case len(found) == 1:
 		return found[0], nil
 	}
+	return r, severalRuns(text, found)
+}
+
+func noRun(text string) error {
+	return fmt.Errorf("there is no run %s, or its week was dropped from the ledger; `echomind runs` shows the latest", text)
+}
+
+func severalRuns(text string, found []dbgen.SchedulerRun) error {
 	all := make([]string, len(found))
 	for i, one := range found {
 		all[i] = fmt.Sprintf("%s (connector %d)", one.ID, one.ConnectorID)
 	}
-	return r, fmt.Errorf("several runs begin with %s; give the whole id of one: %s", text, strings.Join(all, ", "))
+	return fmt.Errorf("several runs begin with %s; give the whole id of one: %s", text, strings.Join(all, ", "))
 }
 
 // detailsOfRun gathers what is known of a run. problem says why the documents that it left out could not be read.

@@ -197,7 +197,7 @@ func (p *slotPreview) of(ctx context.Context, c dbgen.Connector, afresh bool) (f
 		RefreshFreqMinutes: c.RefreshFreqMinutes, SpreadPercent: c.SpreadPercent, Condition: c.Condition, Status: c.Status, DueReason: c.DueReason,
 		NeedsPlan: c.NeedsPlan, NextSyncAt: c.NextSyncAt, SlotAt: c.SlotAt, LastSyncAt: c.LastSyncAt, HasRun: c.RunID != nil, RunAtOnce: c.RunAtOnce,
 		Calendar: c.Calendar, CalendarUse: c.CalendarUse, KeptPlan: c.KeptPlan, After: p.after, Type: c.Type, UserID: c.UserID,
-	}, refresh(c), afresh)
+	}, refresh(view(c)), afresh)
 }
 
 func (p *slotPreview) intervalSlot(ctx context.Context, c foresee.Connector, base time.Time) (time.Time, error) {

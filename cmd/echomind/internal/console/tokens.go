@@ -45,12 +45,14 @@ func tokens(f *finder) *cobra.Command {
 
 func tokensCreate(f *finder) *cobra.Command {
 	c := &cobra.Command{
-		Use: "create --user N", Short: "Make a token, and print it once",
+		Use: "create [--user N]", Short: "Make a token, and print it once",
 		Long: `Make a token, and print it once: only a hash of it is kept.
 
 Scopes: read looks; operate triggers, enables, disables and cancels; write adds, changes and deletes; admin is for what the system itself
 is changed with. The role is user, admin or superadmin. Where echomind users set has said what the user's role is, the token's is at most
-that, also when that changes later.`,
+that, also when that changes later.
+
+Through a server it is a token of who is logged in, unless --user says whose; it may do no more than the one that it is asked for with.`,
 		Example: "  echomind tokens create --user 7 --role user --scopes read,operate\n" +
 			"  echomind tokens create --user 7 --scopes read --expires 90d --name dashboard -o json",
 		Args: cobra.NoArgs,
@@ -61,9 +63,9 @@ that, also when that changes later.`,
 	scopes := c.Flags().StringSlice("scopes", []string{string(identity.Read)}, "what it may be used for: read, operate, write, admin")
 	var expires limit
 	c.Flags().Var(&expires, "expires", "it ends so long from now; none = it does not")
-	_ = c.MarkFlagRequired("user")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		given := c.Flags().Changed("user")
 		of, err := identity.ParseRole(*role)
 		if err != nil {
 			return usagef("--role: %v", err)
@@ -73,20 +75,25 @@ that, also when that changes later.`,
 			return usagef("--scopes: %v", err)
 		}
 		switch {
-		case *user < 1:
+		case given && *user < 1:
 			return usagef("--user %d: must be a user's number, 1 or more", *user)
 		case len([]rune(*name)) > 200:
 			return usagef("--name: must have at most 200 characters")
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			made, err := makeToken(c.Context(), pool, *user, *name, of, may, expires.column())
-			if err != nil {
-				return err
+		made, err := either(c.Context(), f, func(pool *pgxpool.Pool) (tokenView, error) {
+			if !given {
+				return tokenView{}, usagef("--user: must be the number of the user whose token it is")
 			}
-			return out.show(c.OutOrStdout(), made, func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, made.Token)
-				return err
-			})
+			return makeToken(c.Context(), pool, *user, *name, of, may, expires.column())
+		}, func(r *remote) (tokenView, error) {
+			return r.makeToken(c.Context(), *user, *name, of, may, expires.column())
+		})
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), made, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, made.Token)
+			return err
 		})
 	}
 	return c
@@ -134,47 +141,68 @@ func tokensList(f *finder) *cobra.Command {
 	user := c.Flags().Int32("user", 0, "only those of this user")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		p := dbgen.ListTokensParams{Page: maxTokens}
-		if c.Flags().Changed("user") {
-			p.UserID = user
+		if c.Flags().Changed("user") && *user < 1 {
+			return usagef("--user %d: must be a user's number, 1 or more", *user)
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			moment, err := ask(c.Context(), pool, "now", now)
-			if err != nil {
-				return fmt.Errorf("read the time: %w", err)
-			}
-			found, err := ask(c.Context(), pool, "tokens", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListTokensRow, error) {
-				return q.ListTokens(ctx, p)
-			})
-			if err != nil {
-				return fmt.Errorf("list the tokens: %w", err)
-			}
-			views, rows := make([]tokenView, len(found)), make([][]string, len(found))
-			for i, t := range found {
-				if through := t.ThroughRevokedAt; through != nil && (t.RevokedAt == nil || through.Before(*t.RevokedAt)) {
-					t.RevokedAt = through
-				}
-				views[i] = tokenView{
-					ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
-					ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
-				}
-				rows[i] = []string{
-					strconv.Itoa(int(t.ID)), strconv.Itoa(int(t.UserID)), t.Name, t.Role, strings.Join(t.Scopes, ","), standingOf(t, moment), clock.Optional(t.LastUsedAt, moment),
-				}
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				if len(found) == 0 {
-					_, err := fmt.Fprintln(w, "no tokens; `echomind tokens create --help` says how to make one")
-					return err
-				}
-				return table(w, []string{"ID", "USER", "NAME", "ROLE", "SCOPES", "ENDS", "LAST USED"}, rows)
-			})
-		})
+		var of *int32
+		if c.Flags().Changed("user") {
+			of = user
+		}
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (tokenList, error) { return tokensOf(c.Context(), pool, of) },
+			func(r *remote) (tokenList, error) { return r.tokensOf(c.Context(), of) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.tokens, found.print)
 	}
 	return c
 }
 
-func standingOf(t dbgen.ListTokensRow, now time.Time) string {
+// tokenList are tokens at a moment.
+type tokenList struct {
+	tokens []tokenView
+	seen   time.Time
+}
+
+// tokensOf are the tokens of a user, or of all.
+func tokensOf(ctx context.Context, pool *pgxpool.Pool, user *int32) (list tokenList, err error) {
+	if list.seen, err = ask(ctx, pool, "now", now); err != nil {
+		return list, fmt.Errorf("read the time: %w", err)
+	}
+	found, err := ask(ctx, pool, "tokens", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListTokensRow, error) {
+		return q.ListTokens(ctx, dbgen.ListTokensParams{UserID: user, Page: maxTokens})
+	})
+	if err != nil {
+		return list, fmt.Errorf("list the tokens: %w", err)
+	}
+	list.tokens = make([]tokenView, len(found))
+	for i, t := range found {
+		if through := t.ThroughRevokedAt; through != nil && (t.RevokedAt == nil || through.Before(*t.RevokedAt)) {
+			t.RevokedAt = through
+		}
+		list.tokens[i] = tokenView{
+			ID: t.ID, UserID: t.UserID, Name: t.Name, Role: t.Role, Scopes: t.Scopes, CreatedAt: t.CreatedAt.UTC(), CreatedBy: t.CreatedBy,
+			ExpiresAt: utc(t.ExpiresAt), RevokedAt: utc(t.RevokedAt), LastUsedAt: utc(t.LastUsedAt),
+		}
+	}
+	return list, nil
+}
+
+func (l tokenList) print(w io.Writer) error {
+	if len(l.tokens) == 0 {
+		_, err := fmt.Fprintln(w, "no tokens; `echomind tokens create --help` says how to make one")
+		return err
+	}
+	rows := make([][]string, len(l.tokens))
+	for i, t := range l.tokens {
+		rows[i] = []string{
+			strconv.Itoa(int(t.ID)), strconv.Itoa(int(t.UserID)), t.Name, t.Role, strings.Join(t.Scopes, ","), t.ends(l.seen), clock.Optional(t.LastUsedAt, l.seen),
+		}
+	}
+	return table(w, []string{"ID", "USER", "NAME", "ROLE", "SCOPES", "ENDS", "LAST USED"}, rows)
+}
+
+func (t tokenView) ends(now time.Time) string {
 	switch {
 	case t.RevokedAt != nil:
 		return "revoked"
@@ -210,27 +238,38 @@ func tokensRevoke(f *finder) *cobra.Command {
 			return usagef("ID %q: must be a token's number", clip(args[0], 40))
 		}
 		id := int32(n)
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			rows, err := ask(c.Context(), pool, "revoke_token", func(ctx context.Context, q *dbgen.Queries) (int64, error) { return q.RevokeToken(ctx, id) })
-			if err != nil {
-				return told("revoke the token", err)
+		done, err := either(c.Context(), f, func(pool *pgxpool.Pool) (revokedToken, error) { return revoke(c.Context(), pool, id) },
+			func(r *remote) (revokedToken, error) { return r.revoke(c.Context(), id) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
+			already := ""
+			if !done.Revoked {
+				already = " already"
 			}
-			there, err := ask(c.Context(), pool, "has_token", func(ctx context.Context, q *dbgen.Queries) (bool, error) { return q.HasToken(ctx, id) })
-			switch {
-			case err != nil:
-				return fmt.Errorf("look for the token: %w", err)
-			case !there:
-				return fmt.Errorf("there is no token %d; `echomind tokens list` shows those there are", id)
-			}
-			return out.show(c.OutOrStdout(), revokedToken{id, rows == 1}, func(w io.Writer) error {
-				already := ""
-				if rows == 0 {
-					already = " already"
-				}
-				_, err := fmt.Fprintf(w, "token %d is revoked%s\n", id, already)
-				return err
-			})
+			_, err := fmt.Fprintf(w, "token %d is revoked%s\n", id, already)
+			return err
 		})
 	}
 	return c
+}
+
+func revoke(ctx context.Context, pool *pgxpool.Pool, id int32) (revokedToken, error) {
+	rows, err := ask(ctx, pool, "revoke_token", func(ctx context.Context, q *dbgen.Queries) (int64, error) { return q.RevokeToken(ctx, id) })
+	if err != nil {
+		return revokedToken{}, told("revoke the token", err)
+	}
+	there, err := ask(ctx, pool, "has_token", func(ctx context.Context, q *dbgen.Queries) (bool, error) { return q.HasToken(ctx, id) })
+	if err != nil {
+		return revokedToken{}, fmt.Errorf("look for the token: %w", err)
+	}
+	if !there {
+		return revokedToken{}, noToken(id)
+	}
+	return revokedToken{id, rows == 1}, nil
+}
+
+func noToken(id int32) error {
+	return fmt.Errorf("there is no token %d; `echomind tokens list` shows those there are", id)
 }

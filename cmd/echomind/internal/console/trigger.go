@@ -67,61 +67,99 @@ not end the sync.`,
 		if err := with.read(c); err != nil {
 			return err
 		}
-		where, notRunning, err := f.find()
-		if err != nil {
-			return err
+		if *wait {
+			return f.triggerAndWait(c, args[0], *allow, &with, *timeout, *out)
 		}
-		if where.databaseURL == "" {
-			return notRunning
-		}
-		return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			if *wait {
-				id, err := connectorID(c.Context(), pool, args[0])
-				if err != nil {
-					return err
-				}
-				at, err := f.requestSync(c.Context(), pool, id, *allow, &with)
-				if err != nil {
-					return err
-				}
-				if err := tellHeld(c.Context(), c.ErrOrStderr(), pool, id); err != nil {
-					return err
-				}
-				running, done := where.whileRunning(c.Context(), id)
-				defer done()
-				follow := await.Verdict
-				if with.asks() {
-					follow = await.Asked
-				}
-				return waitFor(running, c, *out, pool, id, at, *timeout, follow)
-			}
-			done, err := eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
+		done, err := either(c.Context(), f, func(pool *pgxpool.Pool) (asked triggeredSome, _ error) {
+			asked.done, asked.problem = eachConnector(c.Context(), pool, args, func(ctx context.Context, id int32) (triggered, error) {
 				at, err := f.requestSync(ctx, pool, id, *allow, &with)
 				return triggered{id, at.UTC(), *allow, with.json()}, err
 			})
-			for _, t := range done {
-				err = errors.Join(err, tellHeld(c.Context(), c.ErrOrStderr(), pool, t.ConnectorID))
+			for _, t := range asked.done {
+				asked.problem = errors.Join(asked.problem, tellHeld(c.Context(), c.ErrOrStderr(), pool, t.ConnectorID))
 			}
-			if len(done) == 0 {
-				return err
+			asked.problem = barred(asked.problem)
+			return asked, nil
+		}, func(r *remote) (asked triggeredSome, _ error) {
+			asked.done, asked.problem = eachOf(c.Context(), args, r.connectorID, func(ctx context.Context, id int32) (triggered, error) {
+				at, err := r.sync(ctx, id, *allow, &with)
+				return triggered{id, at.UTC(), *allow, with.json()}, r.said(err)
+			})
+			for _, t := range asked.done {
+				asked.problem = errors.Join(asked.problem, r.tellHeld(c.Context(), c.ErrOrStderr(), t.ConnectorID))
 			}
-			return errors.Join(out.show(c.OutOrStdout(), shownAs(done, args), func(w io.Writer) (err error) {
-				for _, t := range done {
-					may := ""
-					if t.DeletionsAllowed {
-						may = ", and may delete many documents"
-					}
-					if t.Parameters != nil {
-						may = " with " + string(t.Parameters)
-					}
-					_, problem := fmt.Fprintf(w, "connector %d is triggered%s; `echomind why %d` tells what happens\n", t.ConnectorID, may, t.ConnectorID)
-					err = errors.Join(err, problem)
-				}
-				return err
-			}), err)
+			return asked, nil
 		})
+		if err != nil || len(done.done) == 0 {
+			return errors.Join(err, done.problem)
+		}
+		return errors.Join(out.show(c.OutOrStdout(), shownAs(done.done, args), done.print), done.problem)
 	}
 	return c
+}
+
+// triggeredSome are the connectors of a command that were triggered, and why others were not.
+type triggeredSome struct {
+	done    []triggered
+	problem error
+}
+
+func (s triggeredSome) print(w io.Writer) (err error) {
+	for _, t := range s.done {
+		may := ""
+		if t.DeletionsAllowed {
+			may = ", and may delete many documents"
+		}
+		if t.Parameters != nil {
+			may = " with " + string(t.Parameters)
+		}
+		_, problem := fmt.Fprintf(w, "connector %d is triggered%s; `echomind why %d` tells what happens\n", t.ConnectorID, may, t.ConnectorID)
+		err = errors.Join(err, problem)
+	}
+	return err
+}
+
+// triggerAndWait asks for a sync of one connector, and shows its progress until the verdict.
+func (f *finder) triggerAndWait(c *cobra.Command, named string, allow bool, with *runParameters, timeout time.Duration, out output) error {
+	switch s, is, err := f.server(); {
+	case err != nil:
+		return err
+	case is:
+		r, err := f.remote(s)
+		if err != nil {
+			return err
+		}
+		return r.said(r.triggerAndWait(c, named, allow, with, timeout, out))
+	}
+	where, notRunning, err := f.find()
+	if err != nil {
+		return err
+	}
+	if where.databaseURL == "" {
+		return notRunning
+	}
+	return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		id, err := connectorID(c.Context(), pool, named)
+		if err != nil {
+			return err
+		}
+		at, err := f.requestSync(c.Context(), pool, id, allow, with)
+		if err != nil {
+			return err
+		}
+		if err := tellHeld(c.Context(), c.ErrOrStderr(), pool, id); err != nil {
+			return err
+		}
+		running, done := where.whileRunning(c.Context(), id)
+		defer done()
+		follow := await.Verdict
+		if with.asks() {
+			follow = await.Asked
+		}
+		return waiting{id, timeout, out}.wait(running, c, func(ctx context.Context, show func(await.Progress)) (*dbgen.SchedulerRun, error) {
+			return follow(ctx, pool, id, at, show)
+		}, func(ctx context.Context) (failures.Summary, error) { return failures.Of(ctx, pool, id) })
+	})
 }
 
 // requestSync asks for a sync, which may delete many documents where that is allowed, or has parameters, and returns when, by Postgres's clock.
@@ -143,38 +181,43 @@ func (f *finder) requestSync(ctx context.Context, pool *pgxpool.Pool, id int32, 
 	return at, nil
 }
 
-func waitFor(
-	ctx context.Context, c *cobra.Command, out output, pool *pgxpool.Pool, id int32, since time.Time, timeout time.Duration,
-	follow func(context.Context, *pgxpool.Pool, int32, time.Time, func(await.Progress)) (*dbgen.SchedulerRun, error),
+// waiting is for which connector somebody waits, how long at most (0 = as long as it takes), and how its run is shown.
+type waiting struct {
+	id      int32
+	timeout time.Duration
+	out     output
+}
+
+// wait shows the progress that follow tells until the run has its verdict, and then what is failed.
+func (w waiting) wait(
+	ctx context.Context, c *cobra.Command, follow func(context.Context, func(await.Progress)) (*dbgen.SchedulerRun, error),
+	failed func(context.Context) (failures.Summary, error),
 ) error {
-	if timeout > 0 {
-		late := fmt.Errorf("no verdict within %s; the sync goes on, `echomind why %d` tells where it stands", timeout, id)
+	if w.timeout > 0 {
+		late := fmt.Errorf("no verdict within %s; the sync goes on, `echomind why %d` tells where it stands", w.timeout, w.id)
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
+		ctx, cancel = context.WithTimeoutCause(ctx, w.timeout, late)
 		defer cancel()
 	}
 	lines := c.OutOrStdout()
-	if out == forPrograms {
+	if w.out == forPrograms {
 		lines = c.ErrOrStderr()
 	}
 	show, end := Progress(lines)
-	run, err := follow(ctx, pool, id, since, show)
+	run, err := follow(ctx, show)
 	end()
 	if run == nil || run.CompletedAt == nil {
 		return err
 	}
-	if out != forPrograms {
-		return errors.Join(err, printFailures(c.Context(), lines, pool, id))
+	summary, uncounted := failed(c.Context())
+	if w.out != forPrograms {
+		return errors.Join(err, c.Context().Err(), printFailures(lines, w.id, summary, uncounted))
 	}
-	now, problem := ask(c.Context(), pool, "now", now)
-	if problem != nil {
-		return errors.Join(err, problem)
-	}
-	waited := waitedFor{run: runView(*run, now)}
-	if summary, problem := failures.Of(c.Context(), pool, id); problem == nil {
+	waited := waitedFor{run: runView(*run, *run.CompletedAt)}
+	if uncounted == nil {
 		waited.StillFailed = &summary
 	}
-	return errors.Join(err, out.show(c.OutOrStdout(), waited, nil))
+	return errors.Join(err, w.out.show(c.OutOrStdout(), waited, nil))
 }
 
 // waitedFor is what programs are shown of a run that was waited for.

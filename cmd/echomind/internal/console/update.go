@@ -34,13 +34,13 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 		if err := errors.Join(somethingGiven(c), flags.check(c)); err != nil {
 			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		updated, err := either(c.Context(), f, func(pool *pgxpool.Pool) (none connector, _ error) {
 			id, err := connectorID(c.Context(), pool, args[0])
 			if err != nil {
-				return err
+				return none, err
 			}
 			if err := flags.checkChange(c, f, pool, id); err != nil {
-				return err
+				return none, err
 			}
 			updated, err := change(c.Context(), pool, id, func(p *dbgen.AddConnectorParams) error {
 				flags.apply(c, p)
@@ -57,13 +57,14 @@ A change of type, config, scope or user ends a sync in flight and makes everythi
 				}
 				return f.seal(id, p)
 			}, flags.chain.within())
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), view(updated), func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "connector %d is changed; it is %s\n", id, updated.Status)
-				return err
-			})
+			return view(updated), err
+		}, func(r *remote) (connector, error) { return r.update(c, args[0], flags) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), updated, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "connector %d is changed; it is %s\n", updated.ID, printable(updated.Status))
+			return err
 		})
 	}
 	return c

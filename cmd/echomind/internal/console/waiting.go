@@ -40,7 +40,7 @@ func runsThatWait(ctx context.Context, pool *pgxpool.Pool, connectors []dbgen.Co
 }
 
 // message is what there is to say of a connector: what it waits for, or how far its job has come, else its status message.
-func (w waitingRuns) message(c dbgen.Connector, now time.Time) *string {
+func (w waitingRuns) message(c connector, now time.Time) *string {
 	if c.RunID != nil {
 		switch r, says := w[*c.RunID]; {
 		case says && r.WaitMessage != nil && r.WaitsUntil != nil && r.WaitsUntil.After(now):

@@ -24,7 +24,7 @@ func why(f *finder) *cobra.Command {
 		Short: "Tell why a connector is, or is not, running now, and what happens next",
 		Long: `Tell why a connector is, or is not, running now, and what happens next, with the evidence from Postgres and from
 the streams. It changes nothing. Where the scheduler's settings matter (its cap, its intervals) they are taken from
-this environment, or are the defaults.`,
+this environment, or are the defaults; through a server (echomind login) they are what the server has.`,
 		Example: "  echomind why 3\n  echomind why 3 -o json",
 		Args:    oneConnector,
 	}
@@ -34,34 +34,55 @@ this environment, or are the defaults.`,
 		if err != nil {
 			return err
 		}
-		where, notRunning, err := f.find()
+		answer, err := either(c.Context(), f, func(pool *pgxpool.Pool) (evidence.Answer, error) {
+			return whyOf(c.Context(), f, pool, args[0], settings)
+		}, func(r *remote) (evidence.Answer, error) { return r.why(c.Context(), args[0]) })
 		if err != nil {
 			return err
 		}
-		if where.databaseURL == "" {
-			return notRunning
-		}
-		return where.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			id, err := connectorID(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			asked, away := where.broker(notRunning)
-			if asked != nil {
-				defer asked.Close()
-			}
-			gathered, err := evidence.Gather(c.Context(), pool, asked, away, id, settings)
-			if errors.Is(err, evidence.ErrNoConnector) {
-				return gone(c.Context(), pool, id)
-			}
-			if err != nil {
-				return err
-			}
-			answer := evidence.Explain(gathered)
-			return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return explain(w, answer) })
-		})
+		return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return explain(w, answer) })
 	}
 	return c
+}
+
+func whyOf(ctx context.Context, f *finder, pool *pgxpool.Pool, named string, settings evidence.Settings) (none evidence.Answer, _ error) {
+	where, notRunning, err := f.find()
+	if err != nil {
+		return none, err
+	}
+	id, err := connectorID(ctx, pool, named)
+	if err != nil {
+		return none, err
+	}
+	asked, away := where.broker(notRunning)
+	if asked != nil {
+		defer asked.Close()
+	}
+	gathered, err := evidence.Gather(ctx, pool, asked, away, id, settings)
+	if errors.Is(err, evidence.ErrNoConnector) {
+		return none, gone(ctx, pool, id)
+	}
+	if err != nil {
+		return none, err
+	}
+	return evidence.Explain(gathered), nil
+}
+
+// why is the answer of a server, which goes by its own settings. Tries are not shown by it.
+func (r *remote) why(ctx context.Context, named string) (none evidence.Answer, _ error) {
+	id, err := r.connectorID(ctx, named)
+	if err != nil {
+		return none, err
+	}
+	answer, err := r.api.ConnectorsWhyWithResponse(ctx, id)
+	if err != nil {
+		return none, connectorError(id, fmt.Sprintf("ask about connector %d", id), err)
+	}
+	told, err := readAs[evidence.Answer](answer.Body)
+	if err == nil {
+		err = r.is(told.ConnectorID == id)
+	}
+	return told, err
 }
 
 func settings() (evidence.Settings, error) {
@@ -83,7 +104,7 @@ func explain(w io.Writer, a evidence.Answer) error {
 		running = "running"
 	}
 	_, err := fmt.Fprintf(w, "connector %d %q (%s) is %s, %s: %s\n",
-		a.ConnectorID, printable(a.Name), a.Type, a.Status, running, printable(a.Why))
+		a.ConnectorID, printable(a.Name), printable(a.Type), printable(a.Status), running, printable(a.Why))
 	for _, fact := range a.Evidence {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "  - %s\n", printable(fact))

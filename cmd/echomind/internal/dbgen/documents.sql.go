@@ -73,6 +73,22 @@ func (q *Queries) CountFound(ctx context.Context, connectorIds []int32) ([]Count
 	return items, nil
 }
 
+const documentName = `-- name: DocumentName :one
+SELECT source_id FROM documents WHERE id = $1 AND connector_id = $2
+`
+
+type DocumentNameParams struct {
+	ID          int64
+	ConnectorID int32
+}
+
+func (q *Queries) DocumentName(ctx context.Context, arg DocumentNameParams) (string, error) {
+	row := q.db.QueryRow(ctx, documentName, arg.ID, arg.ConnectorID)
+	var source_id string
+	err := row.Scan(&source_id)
+	return source_id, err
+}
+
 const getDocument = `-- name: GetDocument :one
 SELECT status, error, updated_at FROM documents WHERE connector_id = $1 AND source_id = $2
 `
@@ -96,7 +112,7 @@ func (q *Queries) GetDocument(ctx context.Context, arg GetDocumentParams) (GetDo
 }
 
 const listDocuments = `-- name: ListDocuments :many
-SELECT source_id, title, url, media_type, status, error, chunk_count, updated_at
+SELECT id, source_id, title, url, media_type, status, error, chunk_count, updated_at
 FROM documents
 WHERE connector_id = $1 AND source_id > $2::text
     AND ($3::text IS NULL OR status = $3)
@@ -112,6 +128,7 @@ type ListDocumentsParams struct {
 }
 
 type ListDocumentsRow struct {
+	ID         int64
 	SourceID   string
 	Title      string
 	Url        string
@@ -137,6 +154,7 @@ func (q *Queries) ListDocuments(ctx context.Context, arg ListDocumentsParams) ([
 	for rows.Next() {
 		var i ListDocumentsRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.SourceID,
 			&i.Title,
 			&i.Url,

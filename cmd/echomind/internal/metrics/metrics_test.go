@@ -212,7 +212,7 @@ func TestTheListOfMetricsIsCurrent(t *testing.T) {
 
 // Names of units as Prometheus wants them, labels that are bounded, and a help text that is a sentence.
 func TestEveryMetricSaysWhatItMeasuresInWhichUnitAndByBoundedLabels(t *testing.T) {
-	bounded := []string{"service", "version", "state", "type", "status", "verdict", "reason", "outcome", "result", "provider", "stream", "look", "condition", "blackout", "kind", "method"}
+	bounded := []string{"service", "version", "state", "type", "status", "verdict", "reason", "outcome", "result", "provider", "stream", "look", "condition", "blackout", "kind", "method", "action"}
 	all := allMetrics(t)
 	require.Greater(t, len(all), 60)
 	for _, m := range all {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -126,6 +128,9 @@ func work(ctx context.Context, cfg Config, servers *devstack.Stack) error {
 	if err := ownKey(&cfg); err != nil {
 		return err
 	}
+	if err := ownUploads(&cfg); err != nil {
+		return err
+	}
 	cfg.API.Secrets = cfg.Connector.Secrets
 	cfg.API.Qdrant = cfg.Semantic.Qdrant
 	tokenFile, code, err := ownToken(ctx, cfg, info)
@@ -183,6 +188,20 @@ func ownKey(cfg *Config) error {
 		return err
 	}
 	keys.SecretsKeyFile = file
+	return nil
+}
+
+// ownUploads keeps uploaded files in the data folder, unless the environment says where. A database elsewhere has files that others may have to find.
+func ownUploads(cfg *Config) error {
+	if cfg.API.Uploads.URL != "" || cfg.Devstack.DatabaseURL != "" {
+		return nil
+	}
+	folder, err := filepath.Abs(filepath.Join(cfg.Devstack.DataDir, "uploads"))
+	if err != nil {
+		return err
+	}
+	cfg.API.Uploads.URL = (&url.URL{Scheme: "file", Path: folder}).String()
+	cfg.Chunker.Uploads = cfg.API.Uploads
 	return nil
 }
 

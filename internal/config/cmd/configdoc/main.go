@@ -30,6 +30,8 @@ var sections = []struct{ title, note, file, structName string }{
 		"internal/config/reading.go", "Reading"},
 	{"Chunker", "", "services/chunker/config.go", "Config"},
 	{"Connector", "", "services/connector/config.go", "Config"},
+	{"Accounts at Google and Microsoft", "Read by the connector, by the API, whose page connects accounts, and by `echomind connect`: one application for all three. See [connecting.md](connecting.md).",
+		"services/connector/consent/consent.go", "Config"},
 	{"Secrets", "Read by the connector and the API, and by the command line where a configuration holds a secret. `echomind run` makes a " +
 		"key in its data folder where neither is set and Postgres is its own.", "internal/config/secrets.go", "Secrets"},
 	{"Semantic", "", "services/semantic/config.go", "Config"},
@@ -38,6 +40,7 @@ var sections = []struct{ title, note, file, structName string }{
 		"SCHEDULER_CHECK_INTERVAL_SECONDS, SCHEDULER_WATCH_INTERVAL_SECONDS, SCHEDULER_LOST_GRACE_SECONDS and FOREIGN_SYNC_TIMEOUT.", "services/api/config.go", "Config"},
 	{"API: who signs in elsewhere", "By an OpenID Connect issuer's tokens, and by the headers of a proxy. See [api.md](api.md#who-signs-in-elsewhere). Lists have commas between their values.",
 		"services/api/internal/signin/config.go", "Config"},
+	{"Uploads", "Read by the API and the chunker. See [file.md](file.md#uploaded-files).", "internal/config/uploads.go", "Uploads"},
 	{"Search index", "Read by semantic, by the API, and by `echomind search`. See [search.md](search.md).", "internal/config/qdrant.go", "Qdrant"},
 	{"echomind, the command line", "Used to find a running stack.", "internal/config/config.go", "Lookup"},
 	{"echomind streams apply", "", "internal/config/nats.go", "Streams"},

@@ -518,7 +518,7 @@ func (q *Queries) SeenGlances(ctx context.Context, ids []int32) ([]SeenGlancesRo
 
 const seenPast = `-- name: SeenPast :many
 SELECT status, reason, error_message, missed_count, completed_at, waits_until, total, stored, trigger FROM api.runs WHERE connector_id = $1
-    AND started_at >= (SELECT api.runs_reach($1, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, $2::integer))
+    AND started_at >= (SELECT api.runs_reach($1, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL, $2::integer))
 ORDER BY started_at DESC, id
 LIMIT $2::integer
 `

@@ -131,6 +131,35 @@ func (q *Queries) Calendar(ctx context.Context, name string) (CalendarRow, error
 	return i, err
 }
 
+const connectorNames = `-- name: ConnectorNames :many
+SELECT id, name FROM api.connectors WHERE id = ANY($1::integer[])
+`
+
+type ConnectorNamesRow struct {
+	ID   int32
+	Name string
+}
+
+func (q *Queries) ConnectorNames(ctx context.Context, ids []int32) ([]ConnectorNamesRow, error) {
+	rows, err := q.db.Query(ctx, connectorNames, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ConnectorNamesRow{}
+	for rows.Next() {
+		var i ConnectorNamesRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connectorStatus = `-- name: ConnectorStatus :one
 SELECT id, status, status_message, failure_count, fresh_within_minutes, synced_version, config_version, seen_at, last_sync_at, next_sync_at, due_reason, put_off_since, trigger_requested_at, run_id FROM api.connectors WHERE id = $1
 `
@@ -189,6 +218,43 @@ func (q *Queries) ConnectorsThrough(ctx context.Context, arg ConnectorsThroughPa
 	var id int32
 	err := row.Scan(&id)
 	return id, err
+}
+
+const countDocuments = `-- name: CountDocuments :many
+SELECT d.connector_id::integer AS connector_id, d.documents::bigint AS documents, coalesce(d.failed, -1)::bigint AS failed
+FROM api.count_documents($1::integer[], $2::integer) d
+`
+
+type CountDocumentsParams struct {
+	Ids  []int32
+	Most int32
+}
+
+type CountDocumentsRow struct {
+	ConnectorID int32
+	Documents   int64
+	Failed      int64
+}
+
+// How many documents of each of some connectors search finds, and how many are failed; without a row: the viewer does not see it.
+func (q *Queries) CountDocuments(ctx context.Context, arg CountDocumentsParams) ([]CountDocumentsRow, error) {
+	rows, err := q.db.Query(ctx, countDocuments, arg.Ids, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountDocumentsRow{}
+	for rows.Next() {
+		var i CountDocumentsRow
+		if err := rows.Scan(&i.ConnectorID, &i.Documents, &i.Failed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const defaultRefresh = `-- name: DefaultRefresh :one
@@ -283,7 +349,7 @@ func (q *Queries) EventsSeenOf(ctx context.Context, arg EventsSeenOfParams) ([]E
 }
 
 const getConnector = `-- name: GetConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = $1
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors WHERE id = $1
 `
 
 func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, error) {
@@ -344,6 +410,7 @@ func (q *Queries) GetConnector(ctx context.Context, id int32) (ApiConnector, err
 		&i.KeptPlan,
 		&i.ParametersDueAt,
 		&i.SyncedVersion,
+		&i.Follows,
 		&i.SeenAt,
 		&i.MayChange,
 	)
@@ -455,7 +522,7 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors
 WHERE id > $1 AND id <= $2
     AND ($3::text IS NULL OR type = $3)
     AND ($4::text IS NULL OR strpos(lower(name), lower($4)) > 0)
@@ -556,6 +623,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 			&i.KeptPlan,
 			&i.ParametersDueAt,
 			&i.SyncedVersion,
+			&i.Follows,
 			&i.SeenAt,
 			&i.MayChange,
 		); err != nil {
@@ -570,7 +638,7 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 }
 
 const lockConnector = `-- name: LockConnector :one
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.changeable WHERE id = $1 FOR UPDATE
 `
 
 // No row: there is none, or it is not for who asks to change.
@@ -632,6 +700,7 @@ func (q *Queries) LockConnector(ctx context.Context, id int32) (ApiChangeable, e
 		&i.KeptPlan,
 		&i.ParametersDueAt,
 		&i.SyncedVersion,
+		&i.Follows,
 		&i.SeenAt,
 		&i.MayChange,
 	)

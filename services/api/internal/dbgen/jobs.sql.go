@@ -80,7 +80,7 @@ func (q *Queries) JobsNamed(ctx context.Context, arg JobsNamedParams) ([]int32, 
 }
 
 const listScheduledJobs = `-- name: ListScheduledJobs :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, seen_at, may_change FROM api.connectors WHERE id = ANY (ARRAY(SELECT j.connector_id FROM api.scheduled_jobs j
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors WHERE id = ANY (ARRAY(SELECT j.connector_id FROM api.scheduled_jobs j
     WHERE j.name >= $1::text AND (j.name, j.connector_id) > ($1::text, $2::integer) ORDER BY j.name, j.connector_id LIMIT $3::integer))
 ORDER BY name, id
 `
@@ -156,6 +156,7 @@ func (q *Queries) ListScheduledJobs(ctx context.Context, arg ListScheduledJobsPa
 			&i.KeptPlan,
 			&i.ParametersDueAt,
 			&i.SyncedVersion,
+			&i.Follows,
 			&i.SeenAt,
 			&i.MayChange,
 		); err != nil {

@@ -92,6 +92,7 @@ type ApiChangeable struct {
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
 	SyncedVersion      *int64
+	Follows            bool
 	SeenAt             time.Time
 	MayChange          *bool
 }
@@ -159,6 +160,7 @@ type ApiConnector struct {
 	KeptPlan           []byte
 	ParametersDueAt    *time.Time
 	SyncedVersion      *int64
+	Follows            bool
 	SeenAt             time.Time
 	MayChange          bool
 }
@@ -218,6 +220,7 @@ type ApiRun struct {
 	ErrorMessage       *string
 	Total              *int64
 	Stored             int64
+	CheckpointNo       int64
 	DocumentsProcessed int64
 	DocumentsFailed    int64
 	DocumentsDeleted   int64
@@ -247,6 +250,42 @@ type ApiToken struct {
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
 	RoleNow    string
+}
+
+type ApiWebhook struct {
+	ID             int32
+	UserID         int32
+	Name           string
+	Url            string
+	ConnectorID    *int32
+	Events         []string
+	Enabled        bool
+	DisabledReason *string
+	OldSecretUntil *time.Time
+	Version        int64
+	CreatedAt      time.Time
+	CreatedBy      *string
+	UpdatedAt      time.Time
+	FailingSince   *time.Time
+	LastFailedAt   *time.Time
+	RoleNow        string
+}
+
+type ApiWebhookDelivery struct {
+	ID          int64
+	WebhookID   int32
+	MessageID   string
+	ConnectorID *int32
+	Type        string
+	Body        string
+	CreatedAt   time.Time
+	State       string
+	Tries       int32
+	NextAt      *time.Time
+	LastTryAt   *time.Time
+	LastStatus  *int32
+	LastError   *string
+	EndedAt     *time.Time
 }
 
 type ConnectorType struct {

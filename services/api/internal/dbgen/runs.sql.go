@@ -29,7 +29,7 @@ func (q *Queries) Cancel(ctx context.Context, arg CancelParams) (bool, error) {
 }
 
 const endedRuns = `-- name: EndedRuns :many
-SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status <> 'running' AND completed_at >= $1::timestamptz
     AND completed_at <= $2::timestamptz AND (completed_at, id) < ($2::timestamptz, $3::uuid)
     AND ($4::text IS NULL OR status = $4)
@@ -90,6 +90,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
+			&i.CheckpointNo,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
@@ -117,7 +118,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 }
 
 const getRun = `-- name: GetRun :one
-SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1
 `
 
 func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
@@ -146,6 +147,7 @@ func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 		&i.ErrorMessage,
 		&i.Total,
 		&i.Stored,
+		&i.CheckpointNo,
 		&i.DocumentsProcessed,
 		&i.DocumentsFailed,
 		&i.DocumentsDeleted,
@@ -223,7 +225,7 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 }
 
 const openRuns = `-- name: OpenRuns :many
-SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status = 'running' AND id > $1::uuid AND id <= $2::uuid AND ($3::text IS NULL OR type = $3)
     AND (NOT $4::boolean OR type = ANY ((SELECT api.job_types())::text[]))
 ORDER BY id
@@ -277,6 +279,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
+			&i.CheckpointNo,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,
@@ -357,13 +360,16 @@ func (q *Queries) RunsBackOf(ctx context.Context, arg RunsBackOfParams) (time.Ti
 }
 
 const runsOf = `-- name: RunsOf :many
-SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE connector_id = $1
-    AND started_at >= (SELECT api.runs_reach($1, $2::timestamptz, $3::timestamptz, $4::uuid, $5::text, $6::integer))
+    AND started_at >= (SELECT api.runs_reach($1, $2::timestamptz, $3::timestamptz, $4::uuid, $5::text,
+        $6::timestamptz, $7::timestamptz, $8::integer))
     AND started_at <= $3::timestamptz AND (started_at, id) < ($3::timestamptz, $4::uuid)
     AND ($5::text IS NULL OR status = $5)
+    AND (completed_at IS NULL OR $6::timestamptz IS NULL OR completed_at >= $6)
+    AND ($7::timestamptz IS NULL OR completed_at < $7)
 ORDER BY started_at DESC, id DESC
-LIMIT $6::integer
+LIMIT $8::integer
 `
 
 type RunsOfParams struct {
@@ -372,6 +378,8 @@ type RunsOfParams struct {
 	Before      time.Time
 	BeforeID    uuid.UUID
 	Status      *string
+	EndedSince  *time.Time
+	EndedBefore *time.Time
 	Page        int32
 }
 
@@ -383,6 +391,8 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error
 		arg.Before,
 		arg.BeforeID,
 		arg.Status,
+		arg.EndedSince,
+		arg.EndedBefore,
 		arg.Page,
 	)
 	if err != nil {
@@ -415,6 +425,7 @@ func (q *Queries) RunsOf(ctx context.Context, arg RunsOfParams) ([]ApiRun, error
 			&i.ErrorMessage,
 			&i.Total,
 			&i.Stored,
+			&i.CheckpointNo,
 			&i.DocumentsProcessed,
 			&i.DocumentsFailed,
 			&i.DocumentsDeleted,

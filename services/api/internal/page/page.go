@@ -10,6 +10,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"html/template"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/services/api/internal/problem"
+	"github.com/echomind/sync/services/api/internal/signin"
 )
 
 // Service is what the page asks for.
@@ -32,6 +34,18 @@ type Service interface {
 	// Begin makes a session of a token, and Open of a link, which is used up.
 	Begin(r *http.Request, token string) (session string, err error)
 	Open(r *http.Request, code string) (session string, err error)
+	// Issuer is the host of the issuer that signs people in; empty: none does.
+	Issuer() string
+	// Start begins a sign-in at the issuer that leads to a path of the page: at an address, with what the browser keeps meanwhile, if anything.
+	Start(r *http.Request, to string) (address, kept string, err error)
+	// Finish makes a session of what the issuer has the browser say, and of what it has kept.
+	Finish(r *http.Request, kept string) (session, to string, err error)
+	// Provider is who gives the consent for connectors of a type; empty: nobody. asks says whether the service has an application that may ask there.
+	Provider(connectorType string) (name string, asks bool)
+	// AskConsent is where whom a request serves may consent for a connector, and what their browser keeps meanwhile.
+	AskConsent(r *http.Request, connector int32) (asked Consent, kept string, err error)
+	// TakeConsent gives a connector what a consent has left, by what the provider has the browser say, and by what it has kept.
+	TakeConsent(r *http.Request, kept string) (connector int32, err error)
 	// End ends the session of the context's user.
 	End(ctx context.Context) error
 	// Failed has a defect logged.
@@ -43,6 +57,8 @@ type Who struct {
 	UserID  int32
 	Role    string
 	TokenID int32
+	// HasSession says whether there is a session to sign out of: whom a proxy signs in has none here.
+	HasSession bool
 	// Operates, Writes and Administers are the scopes of the session.
 	Operates, Writes, Administers bool
 }
@@ -61,12 +77,15 @@ type Operation struct {
 	IfMatch, Note string
 	// Key is of a change that is done once, however often its form is sent.
 	Key string
+	// Form is a body that is passed on as it comes, in place of Body, of FormType.
+	Form     io.Reader
+	FormType string
 }
 
 const (
 	// policy lets a page have nothing but what this service serves, and no script or style within itself.
 	policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// maxForm is an Administrator's longest form, and more.
+	// maxForm is the longest form of the page, and more.
 	maxForm = 64 << 10
 	// maxQuery is the longest query of an address, in bytes. A page repeats it in each of its links.
 	maxQuery = 4 << 10
@@ -89,14 +108,28 @@ func New(service Service) http.Handler {
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	mux.HandleFunc("GET /sign-in", p.signInForm)
 	mux.HandleFunc("POST /sign-in", p.signIn)
+	mux.HandleFunc("GET /sign-in/issuer", p.atIssuer)
+	mux.HandleFunc("GET "+signin.PathBack, p.back)
+	mux.HandleFunc("POST /sign-out", p.signOut)
 	for pattern, handle := range map[string]func(*request) error{
 		"GET /{$}":                        p.sources,
+		"GET /sources/add":                p.add,
+		"POST /sources/add":               p.create,
 		"GET /sources/{id}":               p.source,
 		"GET /sources/{id}/schedule":      p.schedule,
 		"POST /sources/{id}/schedule":     p.changeSchedule,
+		"POST /sources/{id}/files":        p.upload,
+		"POST /sources/{id}/files/delete": p.deleteFile,
 		"POST /sources/{id}/badge":        p.makeBadge,
 		"POST /sources/{id}/badge/revoke": p.revokeBadge,
+		"POST /sources/{id}/connect":      p.connect,
+		"GET " + PathConsent:              p.connected,
 		"POST /sources/{id}/{action}":     p.act,
+		"GET /operations":                 p.operations,
+		"GET /operations/new":             p.previewOperation,
+		"GET /operations/{id}":            p.operation,
+		"POST /operations":                p.createOperation,
+		"POST /operations/{id}/cancel":    p.cancelOperation,
 		"GET /events":                     p.events,
 		"GET /search":                     p.search,
 		"GET /runs":                       p.runs,
@@ -111,7 +144,6 @@ func New(service Service) http.Handler {
 		"POST /tokens":                    p.createToken,
 		"POST /tokens/{id}/revoke":        p.revokeToken,
 		"GET /audit":                      p.audit,
-		"POST /sign-out":                  p.signOut,
 		"/":                               func(*request) error { return problem.NotFound("page") },
 	} {
 		mux.HandleFunc(pattern, p.forWhom(handle))
@@ -132,6 +164,7 @@ func New(service Service) http.Handler {
 			(&request{pages: p, ResponseWriter: w, Request: r}).refuse(problem.Invalid("address", "is too long; leave away what stands behind its ?"))
 			return
 		}
+		r = r.WithContext(context.WithValue(r.Context(), filesKey{}, r.Body))
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		mux.ServeHTTP(w, r)
 	})
@@ -150,7 +183,7 @@ type request struct {
 func (p *pages) forWhom(handle func(*request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q := &request{pages: p, ResponseWriter: w, Request: r, zone: zoneOf(r)}
-		ctx, who, err := p.service.For(r, sessionOf(r))
+		ctx, who, err := p.service.For(r, keptIn(r, sessionCookie))
 		if err != nil {
 			q.refuse(err)
 			return
@@ -263,7 +296,7 @@ func (q *request) refuse(err error) {
 		}
 	}
 	if p.Status == http.StatusUnauthorized {
-		q.signInPage(p.Status, sessionOf(q.Request) != "" && q.URL.Path != "/sign-in", "")
+		q.signInPage(p.Status, signInView{Ended: keptIn(q.Request, sessionCookie) != "", Target: q.target()})
 		return
 	}
 	q.render(p.Status, "problem.html", struct {

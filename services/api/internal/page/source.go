@@ -185,6 +185,7 @@ type sourceView struct {
 	Strip      strip
 	Timelines  []timeline
 	Slots      *schedule
+	Files      *filesView
 	Audit      []entry
 	MayOperate bool
 	MayWrite   bool
@@ -192,6 +193,9 @@ type sourceView struct {
 	Once       string
 	Created    *moment
 	Updated    *moment
+	// Provider is who gives the consent for it, if anybody does; Asks says whether the service may ask there.
+	Provider string
+	Asks     bool
 }
 
 // source is one source: where it stands, why, what it did, and what it will do.
@@ -218,6 +222,9 @@ func (p *pages) source(q *request) error {
 	if view.Slots, err = q.foreseen(c, ""); err != nil {
 		return err
 	}
+	if view.Files, err = q.files(c); err != nil {
+		return err
+	}
 	var audit struct {
 		Entries []entry `json:"entries"`
 	}
@@ -235,6 +242,7 @@ func (p *pages) source(q *request) error {
 	}
 	view.Strip = stripOf(runs.Runs, func(t *time.Time) *moment { return q.zone.in(t, c.TimeZone, now) })
 	view.Timelines = q.timelinesOf(runs.Runs[:min(len(runs.Runs), 10)], c.TimeZone, now)
+	view.Provider, view.Asks = q.service.Provider(c.Type)
 	view.MayOperate, view.MayWrite = c.MayChange && q.who.Operates, c.MayChange && q.who.Writes
 	q.render(http.StatusOK, "source.html", view)
 	return nil

@@ -153,6 +153,19 @@ type sourcesView struct {
 	States   []choice
 	// Late is whether those alone are shown that are older than they may be.
 	Late choice
+	// Deeds are what may be done to all that match.
+	Deeds []pair
+}
+
+// Fields are the filter, as forms say it again.
+func (v sourcesView) Fields() []pair {
+	var all []pair
+	for _, name := range filterNames {
+		if value := v.Filter.Get(name); value != "" {
+			all = append(all, pair{name, value})
+		}
+	}
+	return all
 }
 
 // Scopes are those that a list may be of.
@@ -196,7 +209,7 @@ func (p *pages) sources(q *request) error {
 	if err != nil {
 		return err
 	}
-	view := sourcesView{common: q.common("Sources", "sources"), Filter: filter, Filtered: len(filter) > 0, Back: q.with("", "")}
+	view := sourcesView{common: q.common("Sources", "sources"), Filter: filter, Filtered: len(filter) > 0, Back: q.with("", ""), Deeds: q.who.bulkDeeds()}
 	for _, t := range types {
 		view.Types = append(view.Types, t.Name)
 	}
@@ -267,7 +280,9 @@ var actions = []string{"sync", "enable", "disable"}
 var said = map[string]string{
 	"sync": "A sync was asked for.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
 	"cancel": "The run was cancelled.", "revoke": "The token was revoked.", "release": "The lock was taken from its run.",
-	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.",
+	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.", "connected": "It is connected, and everything is fetched again.",
+	"added": "The source is added.", "stop": "The operation was cancelled. What it has done stays done.",
+	"upload": "The files were uploaded. A sync was asked for.", "delete": "The file was deleted. A sync was asked for.",
 }
 
 // act does something to a source, and shows the page again that it was asked on.

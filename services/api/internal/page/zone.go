@@ -68,8 +68,8 @@ func (q *request) home() string {
 		return "/administration"
 	case parts[0] == "locks":
 		return "/problems"
-	case parts[0] == "runs":
-		return "/runs"
+	case parts[0] == "runs", parts[0] == "operations":
+		return "/" + parts[0]
 	case parts[0] == "sources" && len(parts) == 3 && parts[2] == "schedule":
 		return q.URL.EscapedPath()
 	case parts[0] == "sources" && len(parts) > 1:

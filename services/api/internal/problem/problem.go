@@ -155,8 +155,15 @@ func Unavailable(cause error) *Problem {
 
 // IssuerAway is of an issuer of tokens that does not answer.
 func IssuerAway(retryAfter int, cause error) *Problem {
-	p := kind("unavailable", "Not available now", 503, "The issuer of the token does not answer, and its keys are not known.", "Try again after Retry-After.")
+	p := kind("unavailable", "Not available now", 503, "The issuer does not answer, or not as it must, and without it nobody knows who this is.", "Try again after Retry-After.")
 	p.retryAfter, p.cause = retryAfter, cause
+	return p
+}
+
+// ProviderAway is of a provider that gives no answer to a consent. What was asked once is not asked again.
+func ProviderAway(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "The provider does not answer, and nothing is connected.", "Connect the source again.")
+	p.retryAfter, p.cause = 5, cause
 	return p
 }
 
@@ -170,6 +177,13 @@ func IndexAway(cause error) *Problem {
 // ManySearches is of a search that waited in vain for others.
 func ManySearches() *Problem {
 	p := kind("unavailable", "Not available now", 503, "Too many searches are under way.", "Try again after Retry-After, one search at a time.")
+	p.retryAfter = 2
+	return p
+}
+
+// ManyPreviews is of an operation, or a preview of one, that waited in vain for others.
+func ManyPreviews() *Problem {
+	p := kind("unavailable", "Not available now", 503, "Others look for what matches a filter just now, and nothing was begun.", "Try again after Retry-After.")
 	p.retryAfter = 2
 	return p
 }
@@ -212,6 +226,52 @@ func LettersAway(detail string, cause error) *Problem {
 // SlowSearch is of a search that compares too much.
 func SlowSearch(cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, "The search took too long.", "Name sources, or fewer of them. The operator can have an index kept, which makes searches fast: docs/search.md.")
+	p.retryAfter, p.cause = 5, cause
+	return p
+}
+
+// NoUploads is of files that nobody keeps.
+func NoUploads() *Problem {
+	return kind("not-set-up", "Not set up", 501, "This installation keeps no uploaded files.", "Have the operator set UPLOAD_URL, where the API and the chunker run: docs/file.md.")
+}
+
+// NotForm is of an upload that is no form.
+func NotForm() *Problem {
+	return kind("media-type", "Not a form", 415, "The body is no multipart/form-data with a boundary.", "Send files as a form does: curl -F file=@notes.md")
+}
+
+// Unread is of a file that nobody can read.
+func Unread(name, mediaType string) *Problem {
+	return kind("media-type", "Not readable", 415, fmt.Sprintf("%.300q is %s, of which no text is read.", name, mediaType), "Upload HTML, Markdown, plain text, CSV or JSON.")
+}
+
+// TooLarge is of what is larger than it may be.
+func TooLarge(detail, fix string) *Problem {
+	return kind("too-large", "Too large", 413, detail, fix)
+}
+
+// Broken is of a body that is not what it says.
+func Broken(detail string) *Problem {
+	return kind("invalid", "Not valid", 400, detail, "Send it again, whole.")
+}
+
+// TooSlow is of a request that takes too long to come.
+func TooSlow(detail string, cause error) *Problem {
+	p := kind("too-slow", "Too slow", 408, detail, "Send it again, in smaller parts where the line is slow.")
+	p.cause = cause
+	return p
+}
+
+// ManyUploads is of an upload that waited in vain for others.
+func ManyUploads() *Problem {
+	p := kind("unavailable", "Not available now", 503, "Too many uploads are under way.", "Try again after Retry-After.")
+	p.retryAfter = 10
+	return p
+}
+
+// BucketAway is of uploaded files that cannot be kept.
+func BucketAway(cause error) *Problem {
+	p := kind("unavailable", "Not available now", 503, "Where uploaded files are kept does not answer. Nothing was changed.", "Try again after Retry-After.")
 	p.retryAfter, p.cause = 5, cause
 	return p
 }
@@ -269,6 +329,11 @@ var said = map[string]struct{ field, fix string }{
 	"connectors_condition_allowed": {"body.condition", "name one that /api/v1/conditions lists for its owner, of a job, or null"},
 	"run_after_allowed":            {"body.run_after", "name connectors that its owner sees, and 1,000 at most"},
 	"run_after_no_cycle":           {"body.run_after", "take one of these away"},
+	"uploaded_files_in_time":       {"body.file", "send it again"},
+	"upload_places_files":          {"body.file", "delete some that are not needed, or have the operator raise API_UPLOAD_MAX_FILES"},
+	"upload_places_bytes":          {"body.file", "delete some that are not needed, or have the operator raise API_UPLOAD_MAX_MB"},
+	"upload_places_owner_bytes":    {"body.file", "delete some that are not needed, or have the operator raise API_UPLOAD_OWNER_MAX_MB"},
+	"upload_places_left":           {"body.file", "try again later"},
 }
 
 // Of turns an error into an answer.
@@ -296,6 +361,8 @@ func Of(err error) *Problem {
 		return Forbidden("A token ends none that may more than it.", "Use one with its role and scopes, or ask a superadmin.")
 	case pg.ConstraintName == "connectors_keys_administered":
 		return Forbidden("Superadmins alone name concurrency keys: whose run has a place of one keeps others waiting.", "Leave concurrency_keys away, or ask a superadmin.")
+	case pg.ConstraintName == "operations_most":
+		return Conflict("You have 12 operations that have not ended.", "Wait until one has, or cancel one.")
 	case pg.ConstraintName == "connectors_trigger_disabled":
 		return Conflict("The connector is disabled.", "Enable it first.")
 	}

@@ -31,12 +31,21 @@ type Config struct {
 	UserIDClaim string `env:"OIDC_USER_ID_CLAIM"`
 	// GroupsClaim is the claim that has the person's groups.
 	GroupsClaim string `env:"OIDC_GROUPS_CLAIM"`
-	// RolesClaim is the claim that says who is an administrator, such as realm_access.roles. Without it the role is what `echomind users set` says.
+	// RolesClaim is the claim that says who is an admin, such as realm_access.roles. Without it the role is what `echomind users set` says.
 	RolesClaim string `env:"OIDC_ROLES_CLAIM"`
 	// ScopesClaim is a claim that has scopes, such as scope or scp: those of SIGN_IN_SCOPES count that it has.
 	ScopesClaim string `env:"OIDC_SCOPES_CLAIM"`
 	// ScopesPrefix is what scopes begin with there, such as echomind:.
 	ScopesPrefix string `env:"OIDC_SCOPES_PREFIX"`
+
+	// ClientID is what the issuer calls the page, whose visitors it then signs in; empty = the page asks for a token of ours. It needs all four, and SECRETS_KEY.
+	ClientID string `env:"OIDC_CLIENT_ID"`
+	// ClientSecret is the page's secret at the issuer, of 16 characters and more. Sessions of the page are sealed with it, and with SECRETS_KEY.
+	ClientSecret string `env:"OIDC_CLIENT_SECRET"`
+	// PageURL is the page's address, such as https://sync.example, without a path. The issuer sends people back to /sign-in/back there, which it must know.
+	PageURL string `env:"OIDC_PAGE_URL"`
+	// PageScopes are what the page asks the issuer for; openid is one of them.
+	PageScopes []string `env:"OIDC_PAGE_SCOPES" envDefault:"openid,profile,email"`
 
 	// Networks are those (CIDR) of proxies whose headers say who somebody is; empty = none. With these headers a request from elsewhere is refused.
 	Networks []string `env:"FORWARD_AUTH_NETWORKS"`
@@ -46,12 +55,12 @@ type Config struct {
 	UserIDHeader string `env:"FORWARD_AUTH_USER_ID_HEADER"`
 	// GroupsHeader is the header that has the person's groups.
 	GroupsHeader string `env:"FORWARD_AUTH_GROUPS_HEADER"`
-	// RolesHeader is the header that says who is an administrator.
+	// RolesHeader is the header that says who is an admin.
 	RolesHeader string `env:"FORWARD_AUTH_ROLES_HEADER"`
 	// Separator is what stands between two values in one header. Authentik's is a vertical bar.
 	Separator string `env:"FORWARD_AUTH_SEPARATOR" envDefault:","`
 
-	// Admins are the values of the claim, or the header, of roles that mean an administrator.
+	// Admins are the values of the claim, or the header, of roles that mean an admin.
 	Admins []string `env:"SIGN_IN_ADMINS"`
 	// Superadmins are those that mean a superadmin.
 	Superadmins []string `env:"SIGN_IN_SUPERADMINS"`
@@ -90,6 +99,9 @@ func (c Config) Validate() error {
 	if c.Issuer != "" {
 		problems = append(problems, c.checkIssuer())
 	}
+	if c.ClientID != "" || c.ClientSecret != "" || c.PageURL != "" {
+		problems = append(problems, c.checkPage())
+	}
 	if _, err := identity.ParseScopes(c.Scopes); c.used() && err != nil {
 		problems = append(problems, fmt.Errorf("SIGN_IN_SCOPES: %w", err))
 	}
@@ -114,6 +126,35 @@ func (c Config) checkIssuer() error {
 	}
 	return errors.Join(problems...)
 }
+
+// checkPage looks at what the page needs to have its visitors signed in.
+func (c Config) checkPage() error {
+	var problems []error
+	if c.Issuer == "" {
+		problems = append(problems, errors.New("OIDC_ISSUER: is required with OIDC_CLIENT_ID: it signs the visitors of the page in"))
+	}
+	for _, s := range []struct {
+		setting, value, what string
+		least                int
+	}{
+		{"OIDC_CLIENT_ID", c.ClientID, "what the issuer calls the page", 1},
+		{"OIDC_CLIENT_SECRET", c.ClientSecret, "the page's secret at the issuer, with which sessions are sealed", 16},
+	} {
+		if len(s.value) < s.least || len(s.value) > 1000 || strings.ContainsFunc(s.value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			problems = append(problems, fmt.Errorf("%s: must be %s, in %d to 1000 ASCII characters without blanks", s.setting, s.what, s.least))
+		}
+	}
+	if u, err := url.Parse(c.PageURL); err != nil || u.Host == "" || u.User != nil || strings.TrimSuffix(c.PageURL, "/") != u.Scheme+"://"+u.Host || !safe(u) {
+		problems = append(problems, errors.New("OIDC_PAGE_URL: must be the page's address with https and without a path, such as https://sync.example; http only of this machine"))
+	}
+	if !slices.Contains(c.PageScopes, "openid") || slices.ContainsFunc(c.PageScopes, func(s string) bool { return !scopeForm.MatchString(s) }) {
+		problems = append(problems, errors.New("OIDC_PAGE_SCOPES: must be scopes of the issuer's, separated by commas, and openid among them"))
+	}
+	return errors.Join(problems...)
+}
+
+// scopeForm is a scope-token of RFC 6749, 3.3.
+var scopeForm = regexp.MustCompile(`^[!#-\[\]-~]{1,200}$`)
 
 // safe says whether nobody in between can change what is fetched.
 func safe(u *url.URL) bool {

@@ -39,6 +39,27 @@ func TestASettingThatWouldBelieveTheWrongIsRefused(t *testing.T) {
 		"SIGN_IN_SUPERADMINS: one":   func(c *Config) { c.Superadmins = []string{"roots", ""} },
 		"SIGN_IN_ADMINS, ":           func(c *Config) { c.Admins = []string{""} },
 		"SIGN_IN_NEW_USERS=10001":    func(c *Config) { c.NewUsers = 10001 },
+		"OIDC_CLIENT_ID":             func(c *Config) { c.PageURL = "https://sync.example" },
+		"OIDC_CLIENT_SECRET":         func(c *Config) { c.ClientID, c.PageURL = "page", "https://sync.example" },
+		"OIDC_CLIENT_SECRET: must": func(c *Config) {
+			c.ClientID, c.ClientSecret, c.PageURL = "page", "a secret of sixteen", "https://sync.example"
+		},
+		"in 16 to 1000": func(c *Config) {
+			c.ClientID, c.ClientSecret, c.PageURL = "page", "fifteen-letters", "https://sync.example"
+		},
+		"OIDC_PAGE_URL": func(c *Config) { c.ClientID, c.ClientSecret = "page", "a-secret-of-sixteen" },
+		"OIDC_PAGE_URL: must": func(c *Config) {
+			c.ClientID, c.ClientSecret, c.PageURL = "page", "a-secret-of-sixteen", "https://sync.example/page"
+		},
+		"OIDC_PAGE_URL: must be": func(c *Config) {
+			c.ClientID, c.ClientSecret, c.PageURL = "page", "a-secret-of-sixteen", "http://sync.example"
+		},
+		"OIDC_PAGE_SCOPES": func(c *Config) {
+			c.ClientID, c.ClientSecret, c.PageURL, c.PageScopes = "page", "a-secret-of-sixteen", "https://s.example", []string{"email"}
+		},
+		"OIDC_ISSUER: is required": func(c *Config) {
+			c.Issuer, c.ClientID, c.ClientSecret, c.PageURL, c.PageScopes = "", "page", "a-secret-of-sixteen", "https://s.example", []string{"openid"}
+		},
 	} {
 		c := valid()
 		change(&c)

@@ -14,25 +14,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/deadline"
 )
 
 const (
 	fetchTimeout = 5 * time.Second
-	// fetchPause is between two questions to the issuer, whatever tokens come.
-	fetchPause = 5 * time.Second
-	// keysFresh is how long keys are taken as they are; keysKept how long while the issuer does not answer.
-	keysFresh   = 5 * time.Minute
-	keysKept    = 24 * time.Hour
-	maxDocument = 256 << 10
-	maxKeys     = 100
+	maxDocument  = 256 << 10
+	maxKeys      = 100
 )
 
 // Away says that the issuer does not answer, and that it is not known without it who somebody is.
@@ -50,14 +43,7 @@ type keys struct {
 	issuer string
 	client *http.Client
 	log    *slog.Logger
-	now    func() time.Time
-
-	mu       sync.Mutex
-	held     []jose.JSONWebKey
-	since    time.Time // the held ones were fetched
-	triedAt  time.Time
-	failed   error         // of the last try
-	fetching chan struct{} // nil: nobody is
+	fetched[[]jose.JSONWebKey]
 }
 
 func newKeys(issuer string, log *slog.Logger) *keys {
@@ -66,45 +52,23 @@ func newKeys(issuer string, log *slog.Logger) *keys {
 		DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 	}
 	refuse := func(*http.Request, []*http.Request) error { return errors.New("it redirects, which is not followed") }
-	return &keys{issuer: issuer, client: &http.Client{Transport: bodies{transport}, CheckRedirect: refuse}, log: log, now: time.Now}
+	k := &keys{issuer: issuer, client: &http.Client{Transport: bodies{transport}, CheckRedirect: refuse}, log: log}
+	k.fetched = fetched[[]jose.JSONWebKey]{ask: k.download, now: time.Now, warn: func(err error) {
+		log.Warn("the keys of the issuer of tokens are not known anew", "issuer", issuer, "err", clipped(err))
+	}}
+	return k
 }
 
 // of returns the keys that may have signed a token.
 func (k *keys) of(ctx context.Context, id, algorithm string) ([]crypto.PublicKey, error) {
-	for asked := false; ; asked = true {
-		found, waitFor, err := k.look(ctx, id, algorithm, asked)
-		switch {
-		case len(found) > 0:
-			return found, nil
-		case waitFor == nil || asked:
-			return nil, err
-		}
-		select {
-		case <-waitFor:
-		case <-ctx.Done():
-			return nil, &Away{RetryAfter: fetchPause, cause: context.Cause(ctx)}
-		}
+	held, away := k.get(ctx, func(held []jose.JSONWebKey) bool { return len(matching(held, id, algorithm)) == 0 })
+	switch found := matching(held, id, algorithm); {
+	case away != nil:
+		return nil, away
+	case len(found) > 0:
+		return found, nil
 	}
-}
-
-// look finds keys among the held ones, has them fetched where that is due, and says what is wrong where there is none. asked: it has just been fetched for this.
-func (k *keys) look(ctx context.Context, id, algorithm string, asked bool) (found []crypto.PublicKey, fetching chan struct{}, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.now()
-	usable := !k.since.IsZero() && now.Sub(k.since) < keysKept
-	if usable {
-		found = matching(k.held, id, algorithm)
-	}
-	due := len(found) == 0 || now.Sub(k.since) > keysFresh
-	if due && !asked && k.fetching == nil && (k.triedAt.IsZero() || now.Sub(k.triedAt) >= fetchPause) {
-		k.triedAt, k.fetching = now, make(chan struct{})
-		go k.fetch(context.WithoutCancel(ctx), k.fetching)
-	}
-	if !usable || k.failed != nil {
-		return found, k.fetching, &Away{RetryAfter: max(time.Second, k.triedAt.Add(fetchPause).Sub(now)), cause: k.failed}
-	}
-	return found, k.fetching, Refused("The token is signed with a key that its issuer does not show.")
+	return nil, Refused("The token is signed with a key that its issuer does not show.")
 }
 
 func matching(held []jose.JSONWebKey, id, algorithm string) (found []crypto.PublicKey) {
@@ -116,30 +80,12 @@ func matching(held []jose.JSONWebKey, id, algorithm string) (found []crypto.Publ
 	return found
 }
 
-func (k *keys) fetch(ctx context.Context, done chan struct{}) {
-	var fetched []jose.JSONWebKey
-	err := caught.Do(func() (err error) {
-		fetched, err = k.ask(ctx)
-		return err
-	})
-	if err != nil {
-		k.log.Warn("the keys of the issuer of tokens are not known anew", "issuer", k.issuer, "err", clipped(err))
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.failed = err; err == nil {
-		k.held, k.since = fetched, k.now()
-	}
-	k.fetching = nil
-	close(done)
-}
-
 func clipped(err error) string {
 	text := err.Error()
 	return text[:min(len(text), 300)]
 }
 
-func (k *keys) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (k *keys) download(ctx context.Context) ([]jose.JSONWebKey, error) {
 	ctx = oidc.ClientContext(ctx, k.client)
 	at, err := deadline.Get(ctx, "oidc.discovery", fetchTimeout, func(ctx context.Context) (*url.URL, error) {
 		provider, err := oidc.NewProvider(ctx, k.issuer)
@@ -161,10 +107,10 @@ func (k *keys) ask(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return deadline.Get(ctx, "oidc.keys", fetchTimeout, func(ctx context.Context) ([]jose.JSONWebKey, error) { return k.download(ctx, at) })
+	return deadline.Get(ctx, "oidc.keys", fetchTimeout, func(ctx context.Context) ([]jose.JSONWebKey, error) { return k.shown(ctx, at) })
 }
 
-func (k *keys) download(ctx context.Context, at *url.URL) ([]jose.JSONWebKey, error) {
+func (k *keys) shown(ctx context.Context, at *url.URL) ([]jose.JSONWebKey, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)

@@ -3,6 +3,7 @@ package signin
 import (
 	"bytes"
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"math"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/echomind/sync/internal/identity"
 )
 
 const maxToken = 16 << 10
@@ -28,41 +31,75 @@ func (w *Ways) TakesTokens() bool { return w.keys != nil }
 
 // Token finds out whom a token of the issuer is for. Its error is a Refused or an *Away.
 func (w *Ways) Token(ctx context.Context, raw string) (Said, error) {
+	claims, err := w.claims(ctx, raw)
+	if err != nil {
+		return Said{}, err
+	}
+	if err := w.check(claims, time.Now(), w.config.Audience); err != nil {
+		return Said{}, err
+	}
+	if !givenTo(claims, w.config.Clients) {
+		return Said{}, Refused("The token was given to a client that does not count.")
+	}
+	said, err := w.said(claims)
+	if w.config.ScopesClaim != "" {
+		said.Scopes = w.scopesOf(claims)
+	}
+	return said, err
+}
+
+// idToken finds out whom an ID token is for that the issuer has given to the page, for a nonce (OpenID Connect Core 1.0, 3.1.3.7).
+func (w *Ways) idToken(ctx context.Context, raw, nonce string) (Said, error) {
+	claims, err := w.claims(ctx, raw)
+	if err != nil {
+		return Said{}, err
+	}
+	if err := w.check(claims, time.Now(), []string{w.config.ClientID}); err != nil {
+		return Said{}, err
+	}
+	if azp, there := claims["azp"]; there && azp != w.config.ClientID || !there && len(audiences(claims["aud"])) > 1 {
+		return Said{}, Refused("The ID token was given to another client.")
+	}
+	if said, _ := claims["nonce"].(string); subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1 {
+		return Said{}, Refused("The ID token is not the answer to this sign-in.")
+	}
+	return w.said(claims)
+}
+
+// claims are those of a token that the issuer has signed.
+func (w *Ways) claims(ctx context.Context, raw string) (map[string]any, error) {
 	if len(raw) > maxToken {
-		return Said{}, Refused("The token is longer than 16 KiB.")
+		return nil, Refused("The token is longer than 16 KiB.")
 	}
 	signed, err := jose.ParseSignedCompact(raw, algorithms)
 	if err != nil {
-		return Said{}, Refused("The token is no signed JWT, or is signed with an algorithm that does not count.")
+		return nil, Refused("The token is no signed JWT, or is signed with an algorithm that does not count.")
 	}
 	header := signed.Signatures[0].Protected
 	typ, hasType := header.ExtraHeaders[jose.HeaderType]
 	if kind, isText := typ.(string); hasType && !isText || !slices.Contains(kinds, strings.ToLower(kind)) {
-		return Said{}, Refused("The token is of a kind that signs nobody in.")
+		return nil, Refused("The token is of a kind that signs nobody in.")
 	}
 	candidates, err := w.keys.of(ctx, header.KeyID, header.Algorithm)
 	if err != nil {
-		return Said{}, err
+		return nil, err
 	}
 	token, err := oidc.NewVerifier(w.config.Issuer, &oidc.StaticKeySet{PublicKeys: candidates}, &oidc.Config{
 		SkipClientIDCheck: true, SkipExpiryCheck: true, SkipIssuerCheck: true, SupportedSigningAlgs: names(algorithms),
 	}).Verify(ctx, raw)
 	if err != nil {
-		return Said{}, Refused("The token's signature is wrong, or its claims cannot be read.")
+		return nil, Refused("The token's signature is wrong, or its claims cannot be read.")
 	}
 	payload, claims := json.RawMessage{}, map[string]any{}
 	if err := token.Claims(&payload); err != nil {
-		return Said{}, Refused("The token's claims cannot be read.")
+		return nil, Refused("The token's claims cannot be read.")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.UseNumber()
 	if decoder.Decode(&claims) != nil {
-		return Said{}, Refused("The token's claims cannot be read.")
+		return nil, Refused("The token's claims cannot be read.")
 	}
-	if err := w.check(claims, time.Now()); err != nil {
-		return Said{}, err
-	}
-	return w.said(claims)
+	return claims, nil
 }
 
 func names(of []jose.SignatureAlgorithm) (all []string) {
@@ -75,8 +112,8 @@ func names(of []jose.SignatureAlgorithm) (all []string) {
 // google's tokens may have its issuer without the scheme.
 const google = "https://accounts.google.com"
 
-// check looks whether a token is for us, and counts now.
-func (w *Ways) check(claims map[string]any, now time.Time) error {
+// check looks whether a token is the issuer's, for one of an audience, and counts now.
+func (w *Ways) check(claims map[string]any, now time.Time, audience []string) error {
 	// As they are called: the library takes a claim of another case for one of these.
 	issuer, _ := claims["iss"].(string)
 	from, hasFrom, fromIs := moment(claims, "nbf")
@@ -86,10 +123,8 @@ func (w *Ways) check(claims map[string]any, now time.Time) error {
 	switch {
 	case issuer != w.config.Issuer && !(w.config.Issuer == google && "https://"+issuer == google):
 		return Refused("The token is of another issuer.")
-	case !slices.ContainsFunc(audiences(claims["aud"]), func(a string) bool { return slices.Contains(w.config.Audience, a) }):
+	case !slices.ContainsFunc(audiences(claims["aud"]), func(a string) bool { return slices.Contains(audience, a) }):
 		return Refused("The token is not for this API: its aud names others.")
-	case !w.forClient(claims):
-		return Refused("The token was given to a client that does not count.")
 	case event:
 		return Refused("The token is of a kind that signs nobody in.")
 	case !hasExpires || !expiresIs || hasFrom && !fromIs || hasIssued && !issuedIs:
@@ -130,9 +165,9 @@ func moment(claims map[string]any, name string) (at time.Time, there, is bool) {
 	return time.Unix(int64(seconds), 0), there, true
 }
 
-// forClient says whether the client counts to whom a token was given. Issuers call it azp, client_id (RFC 9068) or appid.
-func (w *Ways) forClient(claims map[string]any) bool {
-	if len(w.config.Clients) == 0 {
+// givenTo says whether a token was given to one of some clients; none of them named: to any. Issuers call it azp, client_id (RFC 9068) or appid.
+func givenTo(claims map[string]any, clients []string) bool {
+	if len(clients) == 0 {
 		return true
 	}
 	found := false
@@ -141,7 +176,7 @@ func (w *Ways) forClient(claims map[string]any) bool {
 		if !there {
 			continue
 		}
-		if client, is := value.(string); !is || !slices.Contains(w.config.Clients, client) {
+		if client, is := value.(string); !is || !slices.Contains(clients, client) {
 			return false
 		}
 		found = true
@@ -172,17 +207,19 @@ func (w *Ways) said(claims map[string]any) (s Said, err error) {
 	if w.config.GroupsClaim != "" {
 		s.Groups, s.Leads = w.ours(texts(claims, w.config.GroupsClaim))
 	}
-	if w.config.ScopesClaim != "" {
-		var has []string
-		for _, text := range texts(claims, w.config.ScopesClaim) { // one text has several, between blanks
-			has = append(has, strings.Fields(text)...)
-		}
-		s.Scopes = nil
-		for _, scope := range w.scopes {
-			if slices.Contains(has, w.config.ScopesPrefix+string(scope)) {
-				s.Scopes = append(s.Scopes, scope)
-			}
+	return s, nil
+}
+
+// scopesOf are those of ours that a token has.
+func (w *Ways) scopesOf(claims map[string]any) (scopes []identity.Scope) {
+	var has []string
+	for _, text := range texts(claims, w.config.ScopesClaim) { // one text has several, between blanks
+		has = append(has, strings.Fields(text)...)
+	}
+	for _, scope := range w.scopes {
+		if slices.Contains(has, w.config.ScopesPrefix+string(scope)) {
+			scopes = append(scopes, scope)
 		}
 	}
-	return s, nil
+	return scopes
 }

@@ -54,7 +54,7 @@ var exact = map[string]schema{
 	"path": text(`^/[A-Za-z0-9._~/-]*$`), "parentRefs": listOf(parent), "apiFrom": peers, "api.port": whole(1024, 65535),
 	"replicas": whole(0, 1000), "minReplicas": whole(1, 1000), "maxReplicas": whole(1, 1000), "cpuPercent": whole(1, 1000),
 	"targetSeconds": whole(1, 86400), "httpPort": whole(1024, 65535), "port": whole(1, 65535),
-	"apiServer.ports": listOf(whole(1, 65535)), "ports.chunker": listOf(whole(1, 65535)), "ports.connector": listOf(whole(1, 65535)),
+	"apiServer.ports": listOf(whole(1, 65535)), "ports.chunker": listOf(whole(1, 65535)), "ports.connector": listOf(whole(1, 65535)), "ports.api": listOf(whole(1, 65535)),
 	"preStopSeconds": whole(0, 300), "terminationGracePeriodSeconds": {"type": []string{"integer", "null"}, "minimum": 1},
 	"activeDeadlineSeconds": whole(1, 86400), "backoffLimit": whole(0, 100),
 	"pdb.maxUnavailable": amount, "pdb.minAvailable": {"type": []string{"integer", "string", "null"}, "pattern": "^[0-9]+%$", "minimum": 0},

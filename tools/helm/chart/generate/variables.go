@@ -39,7 +39,7 @@ var chosen = map[string][]any{
 }
 
 // secret are the variables that come from a Secret. NATS_URL may hold a password, and may stand in either.
-var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_(TRACES_)?HEADERS|SECRETS_KEY|QDRANT_API_KEY|.*_CLIENT_SECRET)$`)
+var secret = regexp.MustCompile(`^(DATABASE_URL|DATABASE_DIRECT_URL|NATS_URL|NATS_PASSWORD|OTEL_EXPORTER_OTLP_(TRACES_)?HEADERS|SECRETS_KEY|QDRANT_API_KEY|UPLOAD_ACCESS_KEY_ID|UPLOAD_SECRET_ACCESS_KEY|.*_CLIENT_SECRET)$`)
 
 // ofTheChart are the variables that the chart sets itself, from values of their own.
 var ofTheChart = map[string]bool{
@@ -109,7 +109,7 @@ func form(v variable) schema {
 	if values, ok := chosen[v.name]; ok {
 		return schema{"enum": append(append([]any{}, values...), nil)}
 	}
-	if v.name == "API_TRUSTED_PROXIES" {
+	if v.name == "API_TRUSTED_PROXIES" || v.name == "API_WEBHOOK_ALLOW_CIDRS" {
 		return schema{"type": []string{"string", "null"}, "pattern": `^([0-9a-f.:]+/[0-9]+( *, *[0-9a-f.:]+/[0-9]+)*)?$`}
 	}
 	switch v.kind {

@@ -1,4 +1,4 @@
-package connector
+package consent
 
 import (
 	"net/url"
@@ -12,9 +12,9 @@ import (
 )
 
 func TestThePageOnConnectingNamesEveryPermissionThatIsAskedFor(t *testing.T) {
-	page, err := os.ReadFile("../../docs/connecting.md")
+	page, err := os.ReadFile("../../../docs/connecting.md")
 	require.NoError(t, err)
-	asked := []string{googleScope, siteScope, "offline_access"}
+	asked := []string{GoogleScope, siteScope, "offline_access"}
 	for _, connectorType := range MicrosoftTypes() {
 		asked = append(asked, microsoftScopes[connectorType]...)
 	}
@@ -28,18 +28,18 @@ func TestAConsentIsAskedForWhereTheServiceAsksForItsTokens(t *testing.T) {
 	require.NoError(t, config.Load(&c))
 	c.MicrosoftGraphURL, c.MicrosoftLoginURL = "https://graph.microsoft.us/v1.0", "https://login.microsoftonline.us/"
 	app := Application{ID: "app", Tenant: "contoso.example", Sites: true}
-	device, err := c.MicrosoftConsent(typeOneDrive, app, nil)
+	device, err := c.MicrosoftDevice(OneDrive, app, nil)
 	require.NoError(t, err)
 	require.Equal(t, "https://login.microsoftonline.us/contoso.example/oauth2/v2.0/devicecode", device.DeviceURL)
-	token, err := c.microsoftLogin(app.Tenant, "token")
+	token, err := c.MicrosoftLogin(app.Tenant, "token")
 	require.NoError(t, err)
 	require.Equal(t, token, device.TokenURL)
 	require.Equal(t, "offline_access https://graph.microsoft.us/Files.Read.All https://graph.microsoft.us/Sites.Read.All", strings.Join(device.Scopes, " "))
-	require.Len(t, microsoftScopes[typeOneDrive], 1, "what one consent adds is not asked of the next")
+	require.Len(t, microsoftScopes[OneDrive], 1, "what one consent adds is not asked of the next")
 
-	browser := c.GoogleConsent(app, 8085, nil)
+	browser := c.Google(app)
 	require.Equal(t, c.GoogleTokenURL, browser.TokenURL)
-	require.Equal(t, []string{googleScope}, browser.Scopes)
+	require.Equal(t, []string{GoogleScope}, browser.Scopes)
 	auth, err := url.Parse(browser.AuthURL)
 	require.NoError(t, err)
 	require.Equal(t, "accounts.google.com", auth.Host)

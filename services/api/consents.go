@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/page"
+	"github.com/echomind/sync/services/api/internal/problem"
+	"github.com/echomind/sync/services/connector/consent"
+	"github.com/echomind/sync/services/connector/provider"
+)
+
+const (
+	// consentTime is how long somebody may take to consent.
+	consentTime = 10 * time.Minute
+	// redeemTimeout bounds how long the provider may take to redeem a code.
+	redeemTimeout = 8 * time.Second
+	// mostConsent is the longest that a browser keeps of a consent, in bytes.
+	mostConsent = 3800
+	// consentPurpose is what it is sealed as.
+	consentPurpose = "page.consent"
+)
+
+// askedConsent is a consent that somebody was asked for, as their browser keeps it, sealed.
+type askedConsent struct {
+	provider.Begun
+	Connector, UserID int32
+	Type, Redirect    string
+	Until             time.Time
+}
+
+// Provider is who gives the consent for connectors of a type; empty: nobody. asks says whether this service has an application that may ask there.
+func (h host) Provider(connectorType string) (name string, asks bool) {
+	switch c := h.config.Consent; connectorType {
+	case consent.GoogleDrive:
+		return "Google", c.GoogleClientID != "" && h.ring != nil
+	case consent.OneDrive, consent.Teams:
+		return "Microsoft", c.MicrosoftClientID != "" && h.ring != nil
+	}
+	return "", false
+}
+
+// AskConsent is where whom a request serves may consent that a connector reads what they have at its provider, and what their browser keeps meanwhile.
+func (h host) AskConsent(r *http.Request, id int32) (asked page.Consent, kept string, err error) {
+	c, err := h.connects(r.Context(), id)
+	if err != nil {
+		return asked, "", h.failed(r.Context(), err)
+	}
+	flow := askedConsent{Connector: id, UserID: requestOf(r.Context()).UserID, Type: c.Type, Until: time.Now().Add(consentTime)}
+	if flow.Redirect, err = h.comesBackTo(r); err != nil {
+		return asked, "", h.failed(r.Context(), err)
+	}
+	code, err := h.codeOf(c, flow.Redirect)
+	if err != nil {
+		return asked, "", h.failed(r.Context(), problem.Invalid("config", err.Error()))
+	}
+	asked.Provider, _ = h.Provider(c.Type)
+	asked.Address, flow.Begun = code.Begin()
+	asked.Name, asked.Scope, asked.Permissions = c.Name, c.Scope, code.Scopes
+	text, err := json.Marshal(flow)
+	if err == nil {
+		kept, err = h.ring.Seal(0, consentPurpose, string(text))
+	}
+	if err == nil && len(kept) > mostConsent {
+		err = problem.Invalid("address", "of this page is too long for a browser to keep")
+	}
+	if err != nil {
+		return asked, "", h.failed(r.Context(), err)
+	}
+	return asked, kept, nil
+}
+
+// TakeConsent gives the connector what a consent has left, and returns which it is. The browser must be the one that was asked, of the same user.
+func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
+	flow, err := h.opened(kept)
+	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(r.URL.Query()) {
+		return 0, h.failed(r.Context(), problem.Conflict("This is no answer to what this browser was asked last, or it has taken more than ten minutes.", "Connect the source again."))
+	}
+	c, err := h.connects(r.Context(), flow.Connector)
+	if err == nil && c.Type != flow.Type {
+		err = problem.Conflict("The source has another type meanwhile.", "Connect it again.")
+	}
+	if err != nil {
+		return 0, h.failed(r.Context(), err)
+	}
+	code, err := h.codeOf(c, flow.Redirect)
+	if err != nil {
+		return 0, h.failed(r.Context(), problem.Invalid("config", err.Error()))
+	}
+	token, err := deadline.Get(r.Context(), "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, r.URL.Query(), flow.Begun) })
+	if err != nil {
+		return 0, h.failed(r.Context(), refusedConsent(err))
+	}
+	if err := h.connected(r.Context(), flow, token); err != nil {
+		return 0, h.failed(r.Context(), err)
+	}
+	return flow.Connector, nil
+}
+
+// opened is what a browser has kept of a consent.
+func (h host) opened(kept string) (flow askedConsent, err error) {
+	if kept == "" || len(kept) > mostConsent || h.ring == nil {
+		return flow, errors.New("nothing is kept")
+	}
+	text, err := h.ring.Open(0, consentPurpose, kept)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &flow)
+	}
+	if err == nil && !time.Now().Before(flow.Until) {
+		err = errors.New("it is too old")
+	}
+	return flow, err
+}
+
+// connects is the connector that somebody is about to connect, if they may change it, and it can be connected.
+func (h host) connects(ctx context.Context, id int32) (c dbgen.ApiChangeable, err error) {
+	if err := h.mayConnect(ctx); err != nil {
+		return c, err
+	}
+	err = h.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		c, err = locked(ctx, q, id)
+		return err
+	})
+	if err != nil {
+		return c, err
+	}
+	name, asks := h.Provider(c.Type)
+	switch {
+	case name == "":
+		return c, problem.Conflict(fmt.Sprintf("Connector %d is of type %s, which needs nobody's consent.", id, c.Type), "Change its configuration.")
+	case !asks:
+		return c, problem.Conflict("This service has no application that may ask "+name+".", "Ask an operator to set CONNECTOR_"+strings.ToUpper(name)+"_CLIENT_ID, and SECRETS_KEY, of the API; or use `echomind connect "+strings.ToLower(name)+"`.")
+	}
+	return c, nil
+}
+
+func (h host) mayConnect(ctx context.Context) error {
+	if rule, who := identity.RuleOf(identity.UpdateConnector), requestOf(ctx).Who; !who.Has(rule.Scope) {
+		return problem.InsufficientScope(string(rule.Scope))
+	}
+	return nil
+}
+
+// connected writes what a consent has left.
+func (h host) connected(ctx context.Context, flow askedConsent, token string) error {
+	request := requestOf(ctx)
+	request.Note = "consent in a browser"
+	return h.in(context.WithValue(ctx, requestKey, request), func(ctx context.Context, q *dbgen.Queries) error {
+		old, err := locked(ctx, q, flow.Connector)
+		if err != nil {
+			return err
+		}
+		if old.Type != flow.Type {
+			return problem.Conflict("The source has another type meanwhile.", "Connect it again.")
+		}
+		p := standing(old)
+		if p.Config, err = consent.Put(p.Config, nil, token); err != nil {
+			return problem.Invalid("config", err.Error())
+		}
+		return h.update(ctx, q, p, old)
+	})
+}
+
+// comesBackTo is where the provider sends the browser back to: an address that an operator has registered there, and the one that the browser keeps
+// things for.
+func (h host) comesBackTo(r *http.Request) (string, error) {
+	scheme := "http"
+	if page.IsSafe(r) {
+		scheme = "https"
+	}
+	here := scheme + "://" + r.Host
+	if h.issuer != nil && !strings.EqualFold(here, h.issuer.Address()) {
+		return "", problem.Conflict("The page is open at another address than its own.", "Open it at "+h.issuer.Address()+", and connect the source there.")
+	}
+	return here + page.PathConsent, nil
+}
+
+// codeOf is how the consent for a connector is had, with this service's application.
+func (h host) codeOf(c dbgen.ApiChangeable, redirect string) (code provider.Code, err error) {
+	asks := h.config.Consent
+	if c.Type == consent.GoogleDrive {
+		code = asks.Google(consent.Application{ID: asks.GoogleClientID, Secret: asks.GoogleClientSecret})
+		code.Redirect = redirect
+		return code, nil
+	}
+	var config struct {
+		Tenant string `json:"tenant_id"`
+		Site   string `json:"site"`
+	}
+	if err := json.Unmarshal(c.Config, &config); err != nil {
+		return code, errors.New("has a tenant_id or a site that is no text")
+	}
+	code, err = asks.Microsoft(c.Type, consent.Application{
+		ID: asks.MicrosoftClientID, Secret: asks.MicrosoftClientSecret, Tenant: config.Tenant, Sites: config.Site != "",
+	})
+	code.Redirect = redirect
+	return code, err
+}
+
+// refusedConsent is the answer where a provider has given nothing.
+func refusedConsent(err error) error {
+	var said *provider.Error
+	if errors.As(err, &said) && said.Status < http.StatusInternalServerError && said.Status != http.StatusTooManyRequests {
+		return problem.Conflict("Nothing is connected: "+said.Error()+".", "Connect the source again.")
+	}
+	return problem.ProviderAway(err) // or it has answered what is no token
+}

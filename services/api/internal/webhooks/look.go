@@ -1,0 +1,120 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/echomind/sync/contract/events"
+	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/sdk/lifecycle"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+)
+
+const (
+	// pageFaults is how many connectors one statement looks at, pageTold how many of a webhook are compared in one transaction.
+	pageFaults = 500
+	pageTold   = 200
+	// mostMessage is how long a text may be that says why, in characters.
+	mostMessage = 1000
+)
+
+// Look notes which connectors are not well, and compares that with what each webhook was told whose turn it is. Where the turns of webhooks have no end, what is not well
+// is noted again between them.
+func (s *Service) Look(ctx context.Context) error {
+	for found := true; found; {
+		if err := s.noteFaults(ctx); err != nil {
+			return err
+		}
+		var err error
+		for begun := time.Now(); time.Since(begun) < lookEvery; {
+			if found, err = s.lookAtOne(ctx); err != nil || !found {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Service) noteFaults(ctx context.Context) error {
+	for more := true; more; {
+		err := s.in(ctx, "webhooks.faults", func(ctx context.Context, q *dbgen.Queries) (err error) {
+			more, err = q.NoteFaults(ctx, dbgen.NoteFaultsParams{Every: lookEvery, Page: pageFaults})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAtOne compares a page of one webhook's. It says whether there was one.
+func (s *Service) lookAtOne(ctx context.Context) (found bool, err error) {
+	err = s.in(ctx, "webhooks.look", func(ctx context.Context, q *dbgen.Queries) error {
+		rows, err := q.LookWebhook(ctx, dbgen.LookWebhookParams{Every: lookEvery, Page: pageTold})
+		if found = len(rows) > 0; err != nil || len(rows) < 2 {
+			return err
+		}
+		p := dbgen.TellWebhookParams{ID: rows[0].WebhookID}
+		for _, row := range rows[1:] {
+			body, err := s.bodyOf(row)
+			if err != nil {
+				return err
+			}
+			p.Connectors, p.States, p.Types = append(p.Connectors, row.ConnectorID), append(p.States, row.State), append(p.Types, row.Tells)
+			p.MessageIds, p.Bodies = append(p.MessageIds, NewMessageID()), append(p.Bodies, body)
+		}
+		return q.TellWebhook(ctx, p)
+	})
+	return found, err
+}
+
+// Message is what a webhook is sent.
+type Message struct {
+	Type      string    `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      Data      `json:"data"`
+}
+
+// Data is what a message says of a connector. It has no content, no configuration and no secret.
+type Data struct {
+	ConnectorID   int32     `json:"connector_id"`
+	Name          string    `json:"name"`
+	ConnectorType string    `json:"connector_type"`
+	State         string    `json:"state"`
+	Since         time.Time `json:"since"`
+	// Reason is a code, as events have it, of why a sync failed.
+	Reason     string     `json:"reason,omitempty"`
+	Message    string     `json:"message,omitempty"`
+	LastSyncAt *time.Time `json:"last_sync_at,omitempty"`
+	URL        string     `json:"url,omitempty"`
+}
+
+func (s *Service) bodyOf(row dbgen.LookWebhookRow) (string, error) {
+	d := Data{
+		ConnectorID: row.ConnectorID, Name: row.Name, ConnectorType: row.Type, State: row.Stands, Since: row.Since.UTC(), Message: secret.Short(row.Message, mostMessage),
+		Reason: events.ReasonCode(row.Reason, func(reason string) bool {
+			_, known := lifecycle.Reasons[lifecycle.Reason(reason)]
+			return known
+		}),
+	}
+	if at := row.LastSyncAt.UTC(); at.Unix() != 0 {
+		d.LastSyncAt = &at
+	}
+	if s.config.PageURL != "" {
+		d.URL = s.config.PageURL + "/sources/" + strconv.Itoa(int(row.ConnectorID))
+	}
+	return encoded(Message{Type: row.Tells, Timestamp: row.Now.UTC(), Data: d})
+}
+
+// TestBody is what a test sends.
+func TestBody(webhook int32, now time.Time) (string, error) {
+	return encoded(map[string]any{"type": "webhook.test", "timestamp": now.UTC(), "data": map[string]any{"webhook_id": webhook}})
+}
+
+func encoded(message any) (string, error) {
+	text, err := json.Marshal(message)
+	return string(text), err
+}

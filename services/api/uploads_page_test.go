@@ -1,0 +1,62 @@
+package api_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+// uploads sends the form of a source with a file.
+func (b *browser) uploads(id any, name, content string) (status int, text string) {
+	b.Helper()
+	kind, body := form(b, name, content)
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, fmt.Sprintf("%s/sources/%v/files", b.server.URL, id), strings.NewReader(body))
+	require.NoError(b, err)
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	answered, err := b.client.Do(r)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, answered.Body.Close()) }()
+	page, err := io.ReadAll(answered.Body)
+	require.NoError(b, err)
+	return answered.StatusCode, string(page)
+}
+
+func TestFilesAreUploadedAndDeletedAtThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	id, b := me.uploader(), me.signedIn()
+	require.Contains(t, b.get(fmt.Sprintf("/sources/%v", id)).text, "Nothing was uploaded yet.")
+	status, text := b.uploads(id, `<b>"a".md`, strings.Repeat("x", 200_000)) // more than the page's other forms have
+	require.Equal(t, http.StatusOK, status, text)
+	require.Contains(t, text, "The files were uploaded.")
+	require.Contains(t, text, "&lt;b&gt;&#34;a&#34;.md")
+	require.Contains(t, text, "195.3 KiB")
+	require.Contains(t, text, "waits for a sync")
+	status, text = b.uploads(id, "a.pdf", "%PDF-1.7")
+	require.Equal(t, http.StatusUnsupportedMediaType, status)
+	require.Contains(t, text, "Markdown")
+	status, _ = b.uploads(id, "", "x") // nothing was chosen
+	require.Equal(t, http.StatusUnprocessableEntity, status)
+	gone := b.do("POST", fmt.Sprintf("/sources/%v/files/delete", id), url.Values{"name": {`<b>"a".md`}})
+	require.Equal(t, http.StatusOK, gone.status, gone.text)
+	require.Contains(t, gone.text, "The file was deleted.")
+	require.Empty(t, me.fileNames(id))
+
+	w.exec(`UPDATE connectors SET scope = 'org' WHERE id = $1`, id)
+	other := w.as(8, identity.User).signedIn()
+	require.Equal(t, http.StatusAccepted, w.as(1, identity.Superadmin).upload(id, "a.md", "x").status)
+	page := other.get(fmt.Sprintf("/sources/%v", id)).text
+	require.Contains(t, page, "a.md")
+	require.NotContains(t, page, `type="file"`, "who may not change it is shown no form")
+	status, _ = other.uploads(id, "b.md", "x")
+	require.Equal(t, http.StatusForbidden, status)
+}
