@@ -42,7 +42,7 @@ func openNATS(cfg config.Common, service string, way *line, refused *refusals, l
 		// A refused user may be corrected on either side: the driver would give up at the second refusal.
 		nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500*time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
-		nats.Timeout(natsConnectTimeout), nats.SetCustomDialer(way),
+		nats.Timeout(deadline.Of(natsConnectTimeout)), nats.SetCustomDialer(way),
 		nats.PingInterval(natsPing), nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(natsWriteTimeout), nats.ReconnectOnFlusherError(),
 		// Nothing is buffered while NATS is away: a publish fails at once, and its caller repeats it.
@@ -123,7 +123,7 @@ type line struct {
 }
 
 func (l *line) Dial(network, address string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), natsConnectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), deadline.Of(natsConnectTimeout))
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // connectTimeout bounds each attempt to open a connection.
@@ -24,8 +26,8 @@ func Open(ctx context.Context, url, application string, maxConns int32, how ...O
 		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
 	}
 	cfg.MaxConns = maxConns
-	cfg.ConnConfig.ConnectTimeout = connectTimeout
-	cfg.PingTimeout = pingTimeout
+	cfg.ConnConfig.ConnectTimeout = deadline.Of(connectTimeout)
+	cfg.PingTimeout = deadline.Of(pingTimeout)
 	cfg.BeforeConnect = bound
 	o := chosen(how)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return session(ctx, conn, o.role) }
@@ -43,7 +45,7 @@ func Connect(ctx context.Context, url, application string, how ...Option) (*pgx.
 	if err != nil {
 		return nil, fmt.Errorf("read the database's URL: %w", err)
 	}
-	cfg.ConnectTimeout = connectTimeout
+	cfg.ConnectTimeout = deadline.Of(connectTimeout)
 	cfg.RuntimeParams["application_name"] = application
 	if err := bound(ctx, cfg); err != nil {
 		return nil, err

@@ -1,3 +1,5 @@
+//go:build !race
+
 package worker_test
 
 import (
@@ -13,10 +15,6 @@ import (
 	"github.com/echomind/sync/contract/wire"
 	"github.com/echomind/sync/sdk/worker"
 )
-
-type page struct {
-	Page int `json:"page"`
-}
 
 // continuing is a trigger with the state that a checkpoint left.
 func continuing(m *internalpb.DocumentProcessRequest) func(*internalpb.ConnectorSyncRequest) {

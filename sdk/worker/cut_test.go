@@ -1,9 +1,10 @@
+//go:build !race
+
 package worker_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,34 +14,6 @@ import (
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/worker"
 )
-
-func maxRun(d time.Duration) func(*worker.Worker) {
-	return func(w *worker.Worker) { w.SetMaxRun(d) }
-}
-
-// isCut says that a connector's run drains because its worker has cut it, and that the stream has what it sent, and no sync
-// completed; it returns how many messages these are.
-func (f *fixture) isCut(c trip) int {
-	f.t.Helper()
-	return f.drainsAsIs(c, `cut LIKE '%the sync took longer than it may' AND waits_until IS NULL`)
-}
-
-// drainsAsIs is isCut, for an open run that meets a condition.
-func (f *fixture) drainsAsIs(c trip, condition string) int {
-	f.t.Helper()
-	f.becomes(c, `status = 'SYNCING' AND drain_seq IS NOT NULL`)
-	f.is(c, `worker_id IS NULL AND failure_count = 0 AND fetched_at IS NOT NULL AND (SELECT NOT whole AND `+condition+` FROM open_runs)`)
-	sent := f.sent(c)
-	require.NotContains(f.t, sent, int64(0))
-	for no := range int64(len(sent)) {
-		require.Contains(f.t, sent, no+1)
-	}
-	require.Equal(f.t, fmt.Sprint(len(sent)), f.one(`SELECT total::text FROM open_runs`))
-	stream, err := f.js.Stream(ctx, topology.DocumentStream)
-	require.NoError(f.t, err)
-	require.Equal(f.t, fmt.Sprint(stream.CachedInfo().State.LastSeq), f.one(`SELECT drain_seq::text FROM open_runs`))
-	return len(sent)
-}
 
 func TestASyncThatTakesTooLongAndHasSentSomethingIsNotFailedBeforeItIsStored(t *testing.T) {
 	f := newFixture(t)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package worker_test
 
 import (
@@ -16,27 +18,6 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/sdk/worker"
 )
-
-// jobs makes file a type of jobs, and begins a worker of it, that beats each second.
-func jobs[D any](f *fixture, job worker.Job[D], tune ...func(*worker.Worker)) *running {
-	f.t.Helper()
-	f.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'file'`)
-	return jobsOf(f, job, tune...)
-}
-
-func jobsOf[D any](f *fixture, job worker.Job[D], tune ...func(*worker.Worker)) *running {
-	return f.running(f.newWorkerBy(func(cfg *worker.Config) { cfg.LeaseSeconds = 3 },
-		func(cfg worker.Config, on worker.Servers, process worker.Process) (*worker.Worker, error) {
-			return worker.NewJob("file", job, cfg, on, process)
-		}), tune...)
-}
-
-// ledger is what the ledger has of a run that has ended.
-func (f *fixture) ledger(c trip) string {
-	f.t.Helper()
-	return f.one(`SELECT concat_ws(' | ', status, reason, error_message, result::text, warnings::text, progress_done, progress_total, progress_text)
-		FROM runs WHERE id = $1`, c.session)
-}
 
 func TestAJobIsCheckedPreparedAndDoneAndItsResultIsInTheLedger(t *testing.T) {
 	f := newFixture(t)

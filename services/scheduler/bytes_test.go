@@ -1,3 +1,5 @@
+//go:build !race
+
 package scheduler
 
 import (
@@ -10,15 +12,8 @@ import (
 
 const (
 	// Configurations that are as large as they may be; the second is several times as large on the wire.
-	words   = `jsonb_build_object('words', repeat('x', 65400))`
-	numbers = `jsonb_build_object('numbers', (SELECT jsonb_agg(1) FROM generate_series(1, 21800)))`
+	words = `jsonb_build_object('words', repeat('x', 65400))`
 )
-
-func (s *stage) large(n int, config string) {
-	s.Helper()
-	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, config)
-		SELECT 'c' || i, 'web', 1, 60, `+config+` FROM generate_series(1, $1::int) i`, n)
-}
 
 // until looks, as often as a look has time for part of it only, until so many are found.
 func (s *stage) until(want int, look func(), sql string) {

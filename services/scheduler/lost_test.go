@@ -1,3 +1,5 @@
+//go:build !race
+
 package scheduler
 
 import (
@@ -11,8 +13,6 @@ import (
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/streams"
 )
-
-const pastTheGrace = 20 * time.Second
 
 func (s *stage) republish() {
 	s.Helper()
@@ -158,23 +158,6 @@ func TestAQueuedMessageIsNeverRepeatedHoweverOld(t *testing.T) {
 	}
 	s.republish()
 	want(s, 0, `SELECT count(*) FROM open_runs WHERE dispatches > 1`)
-}
-
-// inFlight is what the messages of the PENDING connectors say.
-func (s *stage) inFlight() []Trigger {
-	s.Helper()
-	rows, err := s.servers.Pool.Query(s.Context(), `SELECT c.id, c.type, c.user_id, c.scope, c.config_version, c.run_id,
-		r.dispatched_at FROM connectors c JOIN open_runs r ON r.id = c.run_id WHERE c.status = 'PENDING' ORDER BY r.dispatched_at, c.id`)
-	s.do(err)
-	defer rows.Close()
-	var out []Trigger
-	for rows.Next() {
-		t := Trigger{Reason: "new"}
-		s.do(rows.Scan(&t.ID, &t.Type, &t.UserID, &t.Scope, &t.ConfigVersion, &t.Session, &t.DispatchedAt))
-		out = append(out, t)
-	}
-	s.do(rows.Err())
-	return out
 }
 
 func TestAMessageLostAmongQueuedOnesIsFound(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build !race
+
 package scheduler
 
 import (
@@ -7,15 +9,6 @@ import (
 	"testing"
 	"time"
 )
-
-// of inserts n connectors of an owner that are due since then, the first one the longest.
-func (s *stage) of(owner, n int, since time.Duration) {
-	s.Helper()
-	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 'of ' || $1::int, 'web', $1::int, 60 FROM generate_series(1, $2::int)`, owner, n)
-	s.force(`UPDATE connectors c SET next_sync_at = clock_timestamp() - $2::interval + n.n * interval '1 ms'
-		FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM connectors WHERE user_id = $1) n WHERE n.id = c.id`, owner, since)
-}
 
 // planned inserts a connector of an owner that is not due.
 func (s *stage) planned(owner int) {
@@ -40,8 +33,6 @@ func (s *stage) claims(scheduler *Scheduler, limit, n int) []Trigger {
 	s.do(err)
 	return claimed
 }
-
-const inFlightOf = `SELECT count(*) FROM open_runs WHERE user_id = $1`
 
 func TestOneOwnersBacklogDoesNotKeepAnotherWaiting(t *testing.T) {
 	s := setStage(t)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package scheduler
 
 import (
@@ -15,11 +17,6 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-// patient is a scheduler whose workers have a lease of some seconds.
-func (s *stage) patient(lease int, change ...func(*Config)) *Scheduler {
-	return s.scheduler(append(change, func(cfg *Config) { cfg.LeaseSeconds, cfg.WatchIntervalSeconds = lease, 1 })...)
-}
 
 // rescued is nil when a scheduler's look has claimed a connector again.
 func (s *stage) rescued(scheduler *Scheduler) func() error {

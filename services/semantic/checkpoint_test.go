@@ -1,3 +1,5 @@
+//go:build !race
+
 package semantic
 
 import (
@@ -15,12 +17,6 @@ import (
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/testonly/movestest"
 )
-
-// page is the state of the connector as checkpoint sets it; "" where it has none.
-func (c trip) page() string {
-	c.f.t.Helper()
-	return one[string](c.f, `SELECT coalesce(state->>'page', '') FROM connectors WHERE id = $1`, c.connector)
-}
 
 func TestACheckpointBecomesTheStateOnceAllBeforeItIsStored(t *testing.T) {
 	f := newFixture(t)

@@ -1,8 +1,8 @@
+//go:build !race
+
 package semantic
 
 import (
-	"fmt"
-	"strconv"
 	"testing"
 
 	"github.com/google/uuid"
@@ -16,21 +16,6 @@ import (
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
-
-// rows is everything that is kept of a connector.
-func (c trip) rows() string {
-	c.f.t.Helper()
-	all := ""
-	for _, sql := range []string{
-		`SELECT (to_jsonb(d) - 'updated_at')::text FROM documents d WHERE connector_id = $1 ORDER BY id`,
-		`SELECT s::text FROM sightings s WHERE connector_id = $1 ORDER BY 1`,
-		`SELECT concat(k.try_id, k.no, k.text) FROM chunks k JOIN documents d ON d.id = k.document_id WHERE d.connector_id = $1 ORDER BY 1`,
-		`SELECT concat(state, status, config_version, docs_analyzed, failure_count, run_id) FROM connectors WHERE id = $1`,
-	} {
-		all += fmt.Sprintln(many[string](c.f, sql, c.connector))
-	}
-	return all
-}
 
 func TestAMessageOfAnotherConnectorOrConfigurationIsGivenUpAndMovesNoCursor(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -155,11 +140,6 @@ func TestNoEnvelopeReachesAnotherConnector(t *testing.T) {
 			overs["released"](mine)
 		}
 	})
-}
-
-// uuidOf is a UUID with a number.
-func uuidOf(n int) uuid.UUID {
-	return uuid.MustParse("00000000-0000-0000-0000-" + fmt.Sprintf("%012s", strconv.Itoa(n)))
 }
 
 // hollow is a checkpoint whose fields take two bytes each on the wire and a hundred in memory.

@@ -1,3 +1,5 @@
+//go:build !race
+
 package semantic
 
 import (
@@ -5,29 +7,11 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-// holds runs a statement in a transaction that then does nothing, as a user's may; the returned function ends it.
-func (f *fixture) holds(sql string, args ...any) (release func()) {
-	f.t.Helper()
-	conn, err := pgx.Connect(ctx, f.url)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = conn.Close(ctx) })
-	_, err = conn.Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '10s'`)
-	require.NoError(f.t, err)
-	_, err = conn.Exec(ctx, sql, args...)
-	require.NoError(f.t, err)
-	return func() {
-		f.t.Helper()
-		_, err := conn.Exec(ctx, `ROLLBACK`)
-		require.NoError(f.t, err)
-	}
-}
 
 // goRound waits until so many deliveries of messages were not the first.
 func (f *flow) goRound(n uint64) {

@@ -1,109 +1,21 @@
+//go:build !race
+
 package semantic
 
 import (
 	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	pb "github.com/qdrant/go-client/qdrant"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
-	"github.com/echomind/sync/internal/search/qdrant/standin"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
 	"github.com/echomind/sync/testonly/testkit"
 )
-
-// indexed is a fixture whose service keeps an index in a stand-in for Qdrant.
-type indexed struct {
-	*fixture
-	server *standin.Server
-	// failing, where it names an operation, or every one, refuses it.
-	failing atomic.Value
-	// asked counts the operations, and biggest is the size of the largest request so far, in bytes.
-	asked, biggest atomic.Int64
-	hold           atomic.Pointer[hold]
-}
-
-const (
-	upsert = "Upsert"
-	remove = "Delete"
-	every  = "every"
-)
-
-func startQdrant(t testing.TB, x *indexed) config.Qdrant {
-	x.failing.Store("")
-	x.server = &standin.Server{Key: "secret", Around: func(operation string, request proto.Message, next func() error) error {
-		x.asked.Add(1)
-		x.biggest.Store(max(x.biggest.Load(), int64(proto.Size(request))))
-		if failing := x.failing.Load().(string); failing == every || failing == operation {
-			return status.Error(codes.Unavailable, "overloaded")
-		}
-		if h := x.hold.Load(); h != nil && operation == h.operation && h.taken.CompareAndSwap(false, true) {
-			close(h.reached)
-			<-h.release
-			defer close(h.done)
-		}
-		return next()
-	}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	stop, wait := x.server.Serve(listener)
-	t.Cleanup(func() { stop(); require.NoError(t, wait()) })
-	return config.Qdrant{URL: "http://" + listener.Addr().String(), APIKey: "secret", Collection: "tests"}
-}
-
-func newIndexed(t *testing.T) *indexed {
-	t.Parallel()
-	x := &indexed{fixture: onDatabase(t)}
-	x.qdrant = startQdrant(t, x)
-	x.Semantic = x.service(x.connects())
-	require.NoError(t, x.index.Look(ctx))
-	return x
-}
-
-// another is one more replica of the service.
-func (x *indexed) another(change ...func(*config.Qdrant)) *Semantic {
-	f := *x.fixture
-	for _, set := range change {
-		set(&f.qdrant)
-	}
-	return f.service(f.connects())
-}
-
-// collection is the one that the index is kept in.
-func (x *indexed) collection() string {
-	return one[string](x.fixture, `SELECT name || '-' || generation FROM search_index`)
-}
-
-func (x *indexed) points() []map[string]*pb.Value { return x.server.Points(x.collection()) }
-
-// mirrors says that the index holds exactly the chunks that documents show, and that nothing waits to be brought.
-func (x *indexed) mirrors() error {
-	shown := many[string](x.fixture, `SELECT concat_ws(' ', CASE k.scope WHEN 'org' THEN k.scope ELSE k.scope || '_' || coalesce(k.scope_id, k.user_id::text) END,
-			d.connector_id, d.id, d.try_id, d.first_no, c.no)
-		FROM documents d JOIN connectors k ON k.id = d.connector_id JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_id = d.id`)
-	held := []string{}
-	for _, p := range x.points() {
-		held = append(held, fmt.Sprint(p["scope"].GetStringValue(), " ", p["connector_id"].GetIntegerValue(), " ", p["document_id"].GetIntegerValue(),
-			" ", p["try_id"].GetStringValue(), " ", p["first_no"].GetIntegerValue(), " ", p["no"].GetIntegerValue()))
-	}
-	slices.Sort(shown)
-	slices.Sort(held)
-	if waiting := x.count("search_index_changes"); !slices.Equal(shown, held) || waiting > 0 {
-		return fmt.Errorf("shown %v, held %v, %d changes wait", shown, held, waiting)
-	}
-	return nil
-}
 
 func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	x := newIndexed(t)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package semantic
 
 import (
@@ -13,10 +15,6 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/testonly/movestest"
 )
-
-func inListing(listing int32) func(*internalpb.DocumentPart) {
-	return func(p *internalpb.DocumentPart) { p.Listing = listing }
-}
 
 // covering is a checkpoint that speaks of its session's first listing, as the worker kit makes it.
 func (c trip) covering(no int64) *internalpb.DocumentProcessRequest {

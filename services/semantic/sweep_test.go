@@ -1,27 +1,12 @@
+//go:build !race
+
 package semantic
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
-
-func (f *fixture) sweepDeletedConnectors(ctx context.Context) error {
-	f.exec(`UPDATE deleted_connectors SET next_at = '-infinity'`)
-	done, err := f.SweepDeletedConnectors(ctx, time.Now().Add(soon))
-	return errors.Join(append(done.Held, err)...)
-}
-
-// sweeps removes everything that may go.
-func (f *fixture) sweeps() {
-	f.t.Helper()
-	require.NoError(f.t, inTime(f.Sweep))
-	require.NoError(f.t, f.sweepDeletedConnectors(ctx))
-	require.NoError(f.t, inTime(f.SweepChunks))
-}
 
 func TestTheSweepRemovesWhatAnEndedRunLeft(t *testing.T) {
 	f := newFixture(t)

@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // seeds are fixed: what lands must not hang on luck. `make model` plays fresh ones.
 var seeds = []uint64{1, 2, 3, 4029174069}
 
 const (
-	histories = 12 // of each seed
-	actions   = 60 // of each history, on average
+	histories = 12 / testkit.UnderRace // of each seed
+	actions   = 60                     // of each history, on average
 )
 
 func TestThePromisesHoldInEveryHistory(t *testing.T) {

@@ -2,4 +2,5 @@
 
 package testkit
 
-const underRace = 1
+// UnderRace is 1 without the race detector.
+const UnderRace = 1

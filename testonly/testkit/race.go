@@ -2,4 +2,5 @@
 
 package testkit
 
-const underRace = 4
+// UnderRace is how many times as long a history takes under the race detector, about: so many fewer are drawn.
+const UnderRace = 4

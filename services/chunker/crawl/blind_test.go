@@ -1,3 +1,5 @@
+//go:build !race
+
 package crawl_test
 
 import (
