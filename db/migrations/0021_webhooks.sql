@@ -162,6 +162,10 @@ BEGIN
         IF NEW.enabled AND NOT OLD.enabled THEN
             NEW.disabled_reason := NULL;
         END IF;
+        -- Who has it told elsewhere, or of more, is told no more than they see: a token may do less than its user's others.
+        IF actor.source = 'api' AND (NEW.url, NEW.connector_id, NEW.events) IS DISTINCT FROM (OLD.url, OLD.connector_id, OLD.events) AND api.rank(api.viewer() ->> 'role') < api.rank(NEW.role) THEN
+            NEW.role := api.viewer() ->> 'role';
+        END IF;
     END IF;
     IF actor.source = 'api' AND NEW.connector_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.connector_id IS DISTINCT FROM OLD.connector_id)
         AND NOT api.sees_connector(NEW.connector_id) THEN
