@@ -162,6 +162,10 @@ BEGIN
         IF NEW.enabled AND NOT OLD.enabled THEN
             NEW.disabled_reason := NULL;
         END IF;
+        -- Who has it told elsewhere, or of more, is told no more than they see: a token may do less than its user's others.
+        IF actor.source = 'api' AND (NEW.url, NEW.connector_id, NEW.events) IS DISTINCT FROM (OLD.url, OLD.connector_id, OLD.events) AND api.rank(api.viewer() ->> 'role') < api.rank(NEW.role) THEN
+            NEW.role := api.viewer() ->> 'role';
+        END IF;
     END IF;
     IF actor.source = 'api' AND NEW.connector_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.connector_id IS DISTINCT FROM OLD.connector_id)
         AND NOT api.sees_connector(NEW.connector_id) THEN
@@ -172,7 +176,8 @@ END $$;
 -- +goose StatementEnd
 CREATE TRIGGER webhooks_write BEFORE INSERT OR UPDATE OF name, url, connector_id, events, enabled, old_secret_until ON webhooks FOR EACH ROW EXECUTE FUNCTION webhooks_write();
 
--- A webhook begins anew where it is made or switched on, and forgets what waits where it is switched off. One with another URL, or other events, is looked at, and tried, at once.
+-- A webhook begins anew where it is made or switched on, and forgets what waits where it is switched off, or what it is not told of any more. One with another URL, or other events, is
+-- looked at, and tried, at once.
 -- +goose StatementBegin
 CREATE FUNCTION webhooks_turn() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -190,6 +195,9 @@ BEGIN
     IF NOT NEW.enabled THEN
         UPDATE webhook_deliveries d SET state = 'dropped', next_at = NULL, ended_at = moment, last_error = coalesce(d.last_error, 'the webhook was switched off') WHERE d.webhook_id = NEW.id AND d.next_at IS NOT NULL;
         DELETE FROM webhook_states s WHERE s.webhook_id = NEW.id;
+    ELSE
+        UPDATE webhook_deliveries d SET state = 'dropped', next_at = NULL, ended_at = moment, last_error = coalesce(d.last_error, 'the webhook is not told of this any more')
+        WHERE d.webhook_id = NEW.id AND d.next_at IS NOT NULL AND d.type <> 'webhook.test' AND (NOT substr(d.type, length('connector.') + 1) = ANY (NEW.events) OR d.connector_id <> NEW.connector_id);
     END IF;
     RETURN NULL;
 END $$;
@@ -371,10 +379,31 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Compares a page of how connectors stand with what one webhook was told: the one whose turn it is, which the transaction holds afterwards. The first row names it alone. No row: it
--- is nobody's turn. The others are what is to be told: tell_webhook writes it in the same transaction. Of what its owner does not see any more nothing is told, and it is forgotten.
+-- Takes the webhook whose turn it is to be looked at; the transaction holds it. Null: it is nobody's.
 -- +goose StatementBegin
-CREATE FUNCTION api.look_webhook(every interval, page integer) RETURNS TABLE (webhook_id integer, connector_id integer, was text, state text, stands text, tells text,
+CREATE FUNCTION api.next_look() RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    taken  integer;
+BEGIN
+    SELECT k.id INTO taken FROM webhook_turns n JOIN webhooks k ON k.id = n.webhook_id WHERE n.look_at <= moment ORDER BY n.look_at LIMIT 1 FOR NO KEY UPDATE OF k SKIP LOCKED;
+    RETURN taken;
+END $$;
+-- +goose StatementEnd
+
+-- Has a webhook whose look has failed looked at again later, or it would stand before all others.
+-- +goose StatementBegin
+CREATE FUNCTION api.postpone_look(webhook integer, every interval) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
+    UPDATE webhook_turns n SET look_at = clock_timestamp() + every WHERE n.webhook_id = webhook AND n.look_at IS NOT NULL
+$$;
+-- +goose StatementEnd
+
+-- Compares a page of how connectors stand with what one webhook was told, which next_look has taken. The rows are what is to be told: tell_webhook writes it in the same transaction. Of what
+-- its owner does not see any more nothing is told, and it is forgotten. While 800 deliveries wait there is no look: what is told later is how connectors stand then.
+-- +goose StatementBegin
+CREATE FUNCTION api.look_webhook(webhook integer, every interval, page integer) RETURNS TABLE (connector_id integer, was text, state text, stands text, tells text,
         name text, type text, message text, reason text, since timestamptz, last_sync_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s'
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -387,14 +416,13 @@ DECLARE
     faults integer[];
     places text[];
 BEGIN
-    SELECT k.* INTO w FROM webhook_turns n JOIN webhooks k ON k.id = n.webhook_id WHERE n.look_at <= moment ORDER BY n.look_at LIMIT 1 FOR NO KEY UPDATE OF k SKIP LOCKED;
-    IF w.id IS NULL THEN
+    SELECT k.* INTO w FROM webhooks k WHERE k.id = webhook;
+    SELECT n.* INTO t FROM webhook_turns n WHERE n.webhook_id = webhook AND n.look_at <= moment FOR UPDATE;
+    IF NOT FOUND THEN   -- somebody else has looked meanwhile
         RETURN;
     END IF;
-    webhook_id := w.id;
-    RETURN NEXT;
-    SELECT n.* INTO t FROM webhook_turns n WHERE n.webhook_id = w.id AND n.look_at <= moment FOR UPDATE;
-    IF NOT FOUND THEN   -- somebody else has looked meanwhile
+    IF (SELECT count(*) FROM (SELECT FROM webhook_deliveries d WHERE d.webhook_id = webhook AND d.next_at IS NOT NULL LIMIT 800) n) = 800 THEN
+        UPDATE webhook_turns n SET look_at = moment + every WHERE n.webhook_id = webhook;
         RETURN;
     END IF;
     IF NOT api.serve_webhook(w) THEN
@@ -417,7 +445,7 @@ BEGIN
         faults := ARRAY(SELECT f.connector_id FROM unnest(places) p(place) CROSS JOIN LATERAL (SELECT n.connector_id FROM webhook_faults n
             WHERE n.place = p.place AND n.connector_id > t.after_fault ORDER BY n.connector_id LIMIT page) f ORDER BY f.connector_id LIMIT page);
     END IF;
-    RETURN QUERY SELECT w.id, d.id, d.was, d.state, d.stands,
+    RETURN QUERY SELECT d.id, d.was, d.state, d.stands,
             CASE WHEN d.state <> 'ok' THEN 'connector.' || d.state WHEN 'recovered' = ANY (w.events) THEN 'connector.recovered' END,
             d.name, d.type, d.status_message, r.reason, coalesce(r.completed_at, CASE WHEN d.stands = 'stale' THEN d.fresh_until END, moment), d.last_sync_at
         -- What it is not told of is no recovery: what was told stays until the connector is well.
@@ -441,7 +469,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Adds deliveries of a webhook that the transaction holds. Of more than 1,000 that wait the oldest give way.
+-- Adds deliveries of a webhook that the transaction holds. Of more than 1,000 that wait, which many tests come to, the oldest give way.
 -- +goose StatementBegin
 CREATE FUNCTION api.add_deliveries(webhook integer, message_ids text[], connectors integer[], types text[], bodies text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' AS $$
@@ -507,10 +535,11 @@ END $$;
 -- +goose StatementEnd
 
 -- Writes what has come of deliveries that were sent, and has the webhook's next ones sent. retries: after how many seconds each is tried again; less than 0: it is not. A status of 0: there was no answer.
--- rest is how long its receiver is left alone. gone: it wants no more. A webhook of which everything has failed for so long is switched off.
+-- rest is how long its receiver is left alone. gone: it wants no more. ours: nothing was sent, for a reason of ours, and it is no failure. A webhook of which everything has failed for so
+-- long is switched off.
 -- +goose StatementBegin
 CREATE FUNCTION api.note_deliveries(webhook integer, deliveries bigint[], tries integer[], delivered boolean[], retries double precision[], statuses integer[], errors text[],
-        rest interval, gone boolean, most_failing interval) RETURNS text
+        rest interval, gone boolean, ours boolean, most_failing interval) RETURNS text
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '3s' AS $$
 DECLARE
     moment  timestamptz := clock_timestamp();
@@ -528,7 +557,7 @@ BEGIN
         gone := false;
         rest := '0';
     END IF;
-    UPDATE webhook_deliveries d SET tries = d.tries + 1, last_try_at = moment, last_status = nullif(r.status, 0), last_error = CASE WHEN NOT r.ok THEN left(r.error, 500) END,
+    UPDATE webhook_deliveries d SET tries = d.tries + CASE WHEN ours THEN 0 ELSE 1 END, last_try_at = moment, last_status = nullif(r.status, 0), last_error = CASE WHEN NOT r.ok THEN left(r.error, 500) END,
         state = CASE WHEN r.ok THEN 'delivered' WHEN r.retry < 0 THEN 'failed' ELSE 'pending' END,
         next_at = CASE WHEN NOT r.ok AND r.retry >= 0 THEN moment + make_interval(secs => r.retry) END, ended_at = CASE WHEN r.ok OR r.retry < 0 THEN moment END
     FROM unnest(deliveries, note_deliveries.tries, delivered, retries, statuses, errors) r(id, tries, ok, retry, status, error)
@@ -537,7 +566,7 @@ BEGIN
         t.failed_turns := 0;
         t.failing_since := NULL;
         rest := '0';
-    ELSIF cardinality(deliveries) > 0 AND NOT t.is_changed THEN
+    ELSIF cardinality(deliveries) > 0 AND NOT t.is_changed AND NOT ours THEN
         t.failed_turns := least(t.failed_turns + 1, 1000);
         -- Failures that lie far apart are no long failure.
         t.failing_since := CASE WHEN t.last_failed_at > moment - interval '2 days' THEN coalesce(t.failing_since, moment) ELSE moment END;
@@ -548,7 +577,7 @@ BEGIN
     WHERE n.webhook_id = webhook;
     IF gone THEN
         problem := 'its receiver answered 410 Gone: it wants no more';
-    ELSIF t.failing_since <= moment - most_failing THEN
+    ELSIF t.failing_since <= moment - most_failing AND NOT ours THEN
         problem := format('nothing has arrived since %s; the last error: %s', to_char(t.failing_since AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), coalesce(errors[1], 'none'));
     END IF;
     IF problem IS NOT NULL THEN
@@ -635,14 +664,14 @@ $$;
 -- +goose StatementEnd
 
 REVOKE ALL ON FUNCTION webhooks_write(), webhooks_turn(), webhooks_audit(), webhooks_forget_connector(), api.webhook_role(integer, text, integer),
-    api.webhook_place(text, integer, text, text), api.note_faults(interval, integer), api.webhook_state(text, integer, boolean, text), api.serve_webhook(webhooks), api.look_webhook(interval, integer),
+    api.webhook_place(text, integer, text, text), api.note_faults(interval, integer), api.webhook_state(text, integer, boolean, text), api.serve_webhook(webhooks), api.next_look(), api.postpone_look(integer, interval), api.look_webhook(integer, interval, integer),
     api.add_deliveries(integer, text[], integer[], text[], text[]), api.tell_webhook(integer, integer[], text[], text[], text[], text[]), api.claim_webhook(interval, integer),
-    api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, interval),
+    api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, boolean, interval),
     api.replay_delivery(integer, bigint), api.test_webhook(integer, text, text), api.keep_webhooks(interval, integer), api.webhooks_to_reseal(text, integer, integer),
     api.reseal_webhook(integer, text, text, text, text), api.webhooks_waiting() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION api.webhook_role(integer, text, integer), api.note_faults(interval, integer), api.look_webhook(interval, integer),
+GRANT EXECUTE ON FUNCTION api.webhook_role(integer, text, integer), api.note_faults(interval, integer), api.next_look(), api.postpone_look(integer, interval), api.look_webhook(integer, interval, integer),
     api.tell_webhook(integer, integer[], text[], text[], text[], text[]), api.claim_webhook(interval, integer),
-    api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, interval),
+    api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, boolean, interval),
     api.replay_delivery(integer, bigint), api.test_webhook(integer, text, text), api.keep_webhooks(interval, integer), api.webhooks_to_reseal(text, integer, integer),
     api.reseal_webhook(integer, text, text, text, text), api.webhooks_waiting() TO echomind_api;
 GRANT USAGE ON SEQUENCE webhooks_id_seq TO echomind_api;
@@ -660,11 +689,13 @@ DROP FUNCTION api.webhooks_to_reseal(text, integer, integer);
 DROP FUNCTION api.keep_webhooks(interval, integer);
 DROP FUNCTION api.test_webhook(integer, text, text);
 DROP FUNCTION api.replay_delivery(integer, bigint);
-DROP FUNCTION api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, interval);
+DROP FUNCTION api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, boolean, interval);
 DROP FUNCTION api.claim_webhook(interval, integer);
 DROP FUNCTION api.tell_webhook(integer, integer[], text[], text[], text[], text[]);
 DROP FUNCTION api.add_deliveries(integer, text[], integer[], text[], text[]);
-DROP FUNCTION api.look_webhook(interval, integer);
+DROP FUNCTION api.look_webhook(integer, interval, integer);
+DROP FUNCTION api.postpone_look(integer, interval);
+DROP FUNCTION api.next_look();
 DROP FUNCTION api.serve_webhook(webhooks);
 DROP FUNCTION api.webhook_state(text, integer, boolean, text);
 DROP FUNCTION api.note_faults(interval, integer);

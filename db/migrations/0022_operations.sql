@@ -38,8 +38,10 @@ CREATE TABLE operations (
     unchanged   integer NOT NULL DEFAULT 0,
     skipped     integer NOT NULL DEFAULT 0,
     failed      integer NOT NULL DEFAULT 0,
-    -- Of a sync: those that it has triggered and that were not claimed at the last look.
+    -- Of a sync: those that it has triggered and that were not claimed at the last look. Of an enable: those that are due by it.
     unbegun   integer[] NOT NULL DEFAULT '{}',
+    -- When its last batch was done.
+    batch_at    timestamptz,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     began_at    timestamptz,
     ended_at    timestamptz,
@@ -166,18 +168,20 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Whether a sync is to wait: 100 connectors that it has triggered are due and not claimed. It writes down which.
+-- Whether a sync, or an enable, is to wait: 100 connectors that are due by it have not begun. It writes down which. An enable does not wait longer than 5 seconds for those that nobody claims:
+-- a cap, or a window, keeps them, and there each owner has their turn.
 -- +goose StatementBegin
 CREATE FUNCTION api.operation_waits(o operations) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     left_ integer[];
+    is_recent boolean := o.action = 'sync' OR o.batch_at > clock_timestamp() - interval '5 seconds';
 BEGIN
     IF o.unbegun = '{}' THEN
         RETURN false;
     END IF;
     left_ := ARRAY(SELECT c.id FROM unnest(o.unbegun) u(id), LATERAL (SELECT k.id FROM connectors k
-        WHERE k.id = u.id AND k.trigger_requested_at IS NOT NULL AND (k.status = 'PENDING' OR k.due_at <= clock_timestamp()) OFFSET 0) c);
+        WHERE k.id = u.id AND (o.action = 'enable' OR k.trigger_requested_at IS NOT NULL) AND (k.status = 'PENDING' OR (is_recent AND k.due_at <= clock_timestamp())) OFFSET 0) c);
     UPDATE operations p SET unbegun = left_ WHERE p.id = o.id;
     RETURN cardinality(left_) >= 100;
 END $$;
@@ -210,7 +214,7 @@ BEGIN
         ELSIF b.after > moment THEN
             UPDATE operations p SET next_at = b.after WHERE p.id = o.id;
         ELSIF (o.state = 'waiting' AND NOT (pg_try_advisory_xact_lock(hashtext('echomind.operations'), o.user_id)
-                AND (SELECT count(*) FROM operations p WHERE p.user_id = o.user_id AND p.state = 'running' AND (p.action = 'sync') = (o.action = 'sync')) < 2))
+                AND (SELECT count(*) FROM operations p WHERE p.user_id = o.user_id AND p.state = 'running' AND (p.action IN ('sync', 'enable')) = (o.action IN ('sync', 'enable'))) < 2))
             OR api.operation_waits(o) THEN
             UPDATE operations p SET next_at = moment + CASE WHEN o.state = 'waiting' OR moment - o.next_at > '1 s' THEN interval '5 seconds' ELSE interval '1 second' END WHERE p.id = o.id;
         ELSE
@@ -222,7 +226,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Writes down what came of a batch, in the transaction that took it. rest: those that it has not come to; again: those that somebody else holds; triggered: of a sync, whom.
+-- Writes down what came of a batch, in the transaction that took it. rest: those that it has not come to; again: those that somebody else holds; triggered: who is due by it.
 -- The next batch may be taken after a pause.
 -- +goose StatementBegin
 CREATE FUNCTION api.note_batch(of_operation integer, of_batch integer, n_changed integer, n_unchanged integer, ids integer[], results text[], reasons text[],
@@ -250,7 +254,7 @@ BEGIN
         INSERT INTO operation_batches (operation_id, no, connectors, tries, after)
         SELECT o.id, greatest(b.no, max(n.no)) + 1, again, b.tries + 1, moment + (b.tries + 1) * interval '2 seconds' FROM operation_batches n WHERE n.operation_id = o.id;
     END IF;
-    UPDATE operations p SET changed = p.changed + n_changed, unchanged = p.unchanged + n_unchanged, unbegun = p.unbegun || triggered, next_at = moment + pause,
+    UPDATE operations p SET changed = p.changed + n_changed, unchanged = p.unchanged + n_unchanged, unbegun = p.unbegun || triggered, batch_at = moment, next_at = moment + pause,
         skipped = p.skipped + (SELECT count(*) FROM unnest(results) r WHERE r = 'skipped'), failed = p.failed + (SELECT count(*) FROM unnest(results) r WHERE r = 'failed')
     WHERE p.id = o.id;
     IF NOT EXISTS (SELECT FROM operation_batches n WHERE n.operation_id = o.id) THEN

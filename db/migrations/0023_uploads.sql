@@ -95,7 +95,7 @@ SELECT p.connector_id, f.name, f.bytes, f.sha256, f.uploaded_at, f.uploaded_by,
     CASE WHEN d.status = 'failed' AND d.updated_at > f.uploaded_at THEN d.error END AS error
 FROM upload_places p
 JOIN uploaded_files f ON f.place = p.id
-LEFT JOIN documents d ON d.connector_id = p.connector_id AND d.source_id = f.name
+LEFT JOIN documents d ON d.connector_id = p.connector_id AND d.source_id = f.name COLLATE "default"   -- as its key has it: by another collation the key is of no use
 WHERE api.sees_connector(p.connector_id);
 
 -- Begins to write an object for a connector that the viewer may change: whatever comes of it, it is removed after a time, unless it is kept until then. No row: it is not for

@@ -98,3 +98,16 @@ func TestWhatIsWrongWithANewSourceIsSaidBesideItsFieldAndTheRestIsKept(t *testin
 	require.NotContains(t, b.get("/sources/add").text, `value="org"`)
 	require.Contains(t, w.as(1, identity.Superadmin).signedIn().get("/sources/add").text, `value="org"`)
 }
+
+func TestANumberOfASourceIsAddedOnThePageAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	config := `{"url": "https://example.org/", "team": 9007199254740993, "share": 0.12345678901234567890}`
+	made := me.do("POST", "/connectors", `{"name": "by REST", "type": "web", "config": `+config+`}`)
+	require.Equal(t, http.StatusCreated, made.status, made.text)
+	b := me.signedIn()
+	page := b.do("POST", "/sources/add", b.form("/sources/add?kind=web", url.Values{"name": {"on the page"}, "url": {"https://example.org/"}, "more": {`{"team": 9007199254740993, "share": 0.12345678901234567890}`}}))
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	require.Equal(t, one[string](w, `SELECT config::text FROM connectors WHERE name = 'by REST'`), one[string](w, `SELECT config::text FROM connectors WHERE name = 'on the page'`))
+}

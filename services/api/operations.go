@@ -147,7 +147,7 @@ type Operation struct {
 	Unchanged int32           `json:"unchanged" doc:"Those that stood so already."`
 	Skipped   int32           `json:"skipped" doc:"Those that were gone, matched no more, or that its user might not change any more."`
 	Failed    int32           `json:"failed"`
-	Unbegun   int32           `json:"unbegun" doc:"Of a sync: connectors that it has triggered and that no worker had begun when it last looked. It goes on while these are fewer than 100."`
+	Unbegun   int32           `json:"unbegun" doc:"Of sync and enable: connectors that are due by it and that no worker had begun when it last looked. It goes on while these are fewer than 100."`
 	CreatedAt time.Time       `json:"created_at"`
 	BeganAt   *time.Time      `json:"began_at"`
 	EndedAt   *time.Time      `json:"ended_at"`

@@ -256,7 +256,7 @@ func (a *API) actOn(ctx context.Context, tx pgx.Tx, id, tries int32, out *outcom
 		out.Unchanged++
 	case err == nil:
 		out.Changed++
-		if out.action == "sync" {
+		if out.action == "sync" || out.action == "enable" { // either is due at once
 			out.Triggered = append(out.Triggered, id)
 		}
 	case ctx.Err() != nil || postgres.Lost(err):

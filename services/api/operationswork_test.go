@@ -338,3 +338,24 @@ func TestSyncsThatWaitKeepNothingElseWaiting(t *testing.T) {
 	}
 	me.stands(path, map[string]any{"state": "completed", "changed": 120})
 }
+
+// What is enabled is due at once, as what is triggered is. What a cap keeps is no reason to wait for long.
+func TestEnablingManyLeavesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.worker()
+	w.connectors(400)
+	w.exec(`UPDATE connectors SET refresh_freq_minutes = 60`)
+	movestest.Force(w, w.conn, `UPDATE connectors SET last_sync_at = clock_timestamp() - interval '3 days' WHERE id % 2 = 0`)
+	w.exec(`SELECT moves.disable(id, 'x') FROM connectors`)
+	w.as(7, identity.User).begins("enable", nil)
+	const due = `SELECT count(*) FROM connectors WHERE due_at <= clock_timestamp()`
+	for range 10 {
+		w.batch(a)
+		w.exec(`UPDATE operations SET batch_at = clock_timestamp() + interval '1 hour'`)
+	}
+	require.Equal(t, 100, one[int](w, due))
+	w.exec(`UPDATE operations SET batch_at = clock_timestamp() - interval '6 seconds'`)
+	w.batch(a)
+	require.Equal(t, 150, one[int](w, due))
+}

@@ -53,7 +53,8 @@ func fileName(given string) (name, wrong string) {
 }
 
 func isVisible(r rune) bool {
-	return unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r) && r != unicode.ReplacementChar
+	return unicode.IsGraphic(r) && !unicode.Is(unicode.Zs, r) && r != unicode.ReplacementChar && r != '\u2800' && // the blank of braille
+		!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) // fillers of Hangul and others
 }
 
 // isJoiner says whether a character without a shape is part of a word, as in Persian, or of an emoji.

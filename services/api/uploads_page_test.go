@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
@@ -61,4 +62,32 @@ func TestFilesAreUploadedAndDeletedAtThePage(t *testing.T) {
 	require.NotContains(t, page, `type="file"`, "who may not change it is shown no form")
 	status, _ = other.uploads(id, "b.md", "x")
 	require.Equal(t, http.StatusForbidden, status)
+}
+
+// A folder of many documents becomes a source of uploads: until semantic has removed them, its page is not to read all.
+func TestAPageOfFilesReadsNoDocumentsButThoseOfItsFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	id := me.uploader()
+	require.Equal(t, 202, me.upload(id, "a.md", "# A").status)
+	w.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) SELECT $1 + i % 2 * 1000, 'f' || i || '.md', 'stored', 1 FROM generate_series(1, 20000) i`, id)
+	w.exec(`ANALYZE documents, uploaded_files, upload_places`)
+	w.exec(`SELECT set_config('echomind.request', '{"user_id": 7, "role": "user"}', false)`)
+	rows, err := w.conn.Query(t.Context(), `EXPLAIN SELECT f.name, f.document, f.error FROM api.uploaded_files f WHERE f.connector_id = `+fmt.Sprint(id)+` AND f.name > '' ORDER BY f.name LIMIT 51`)
+	require.NoError(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Regexp(t, `Index Cond: \(\(?connector_id = [^\n]*source_id = `, strings.Join(plan, "\n"), "each document is looked up by its key")
+}
+
+func TestAFileIsNotCalledByCharactersThatNobodySees(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	id := me.uploader()
+	require.Equal(t, http.StatusUnprocessableEntity, me.upload(id, "\u200d", "# A").status, "it is refused of one of them")
+	for _, name := range []string{"\u115f", "\u3164", "\uffa0", "\u2800", "list\u3164.md"} {
+		require.Equal(t, http.StatusUnprocessableEntity, me.upload(id, name, "# A").status, "%q", name)
+	}
 }

@@ -1,13 +1,18 @@
 package api_test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/secret"
 )
 
 func TestNothingThatWaitsIsSentToWhoDoesNotSeeItAnyMore(t *testing.T) {
@@ -168,4 +173,111 @@ func TestATokenThatMayNotReadHasNothingToldByAWebhook(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, refused.status)
 	h := w.mine().hook(map[string]any{"url": w.receiver().URL})
 	require.Equal(t, http.StatusForbidden, writes.do("PATCH", h.path, map[string]any{"url": "https://receiver.example/"}, "If-Match", "*").status)
+}
+
+func TestAWebhookWhoseLookFailsKeepsNoOtherFromBeingTold(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	bad, good := w.receiver(), w.receiver()
+	me := w.mine()
+	h := me.hook(map[string]any{"url": bad.URL})
+	me.hook(map[string]any{"url": good.URL})
+	w.exec(fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$;
+		CREATE TRIGGER refuse BEFORE INSERT ON webhook_states FOR EACH ROW WHEN (NEW.webhook_id = %d) EXECUTE FUNCTION refuse()`, h.id))
+	w.is(w.source(), "ERROR")
+	w.exec(`UPDATE webhook_looks SET next_at = '-infinity'`)
+	w.exec(`UPDATE webhook_turns SET look_at = clock_timestamp() - make_interval(hours => 2 - (webhook_id = $1)::integer)`, h.id)
+	require.NoError(t, w.service.Look(t.Context()))
+	require.True(t, one[bool](w.world, `SELECT look_at > clock_timestamp() - interval '30 minutes' FROM webhook_turns WHERE webhook_id = $1`, h.id), "it is looked at again")
+	w.send()
+	require.Equal(t, []string{"connector.failed"}, good.types())
+	require.Empty(t, bad.types())
+}
+
+func TestWhileMuchWaitsForAWebhookNothingMoreIsWrittenForIt(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	h := w.mine().hook(map[string]any{"url": r.URL})
+	w.exec(`INSERT INTO webhook_deliveries (webhook_id, message_id, type, body, next_at) SELECT $1, 'msg_' || repeat('a', 20), 'connector.failed', '{}', clock_timestamp() FROM generate_series(1, 800)`, h.id)
+	w.is(w.source(), "ERROR")
+	w.look()
+	require.EqualValues(t, 800, one0(w, `SELECT count(*)::integer FROM webhook_deliveries`))
+	w.exec(`DELETE FROM webhook_deliveries`)
+	w.tell()
+	require.Equal(t, []string{"connector.failed"}, r.types())
+}
+
+func TestWhatAWebhookIsNotToldOfAnyMoreIsNotSent(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	h := w.mine().hook(map[string]any{"url": r.URL})
+	first, second := w.source(), w.source()
+	w.is(first, "ERROR")
+	w.exec(`SELECT moves.disable($1, 'enough')`, second)
+	w.look()
+	require.Equal(t, http.StatusAccepted, h.do("POST", h.path+"/test", nil).status)
+	require.Equal(t, http.StatusOK, h.do("PATCH", h.path, map[string]any{"events": []string{"disabled", "recovered"}}, "If-Match", "*").status)
+	require.EqualValues(t, first, h.get(h.path + "/deliveries?state=dropped")["deliveries"].([]any)[0].(map[string]any)["connector_id"])
+	w.send()
+	require.ElementsMatch(t, []string{"connector.disabled", "webhook.test"}, r.types())
+}
+
+func TestASecretThatDoesNotOpenIsNoFailureOfTheReceiver(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	h := w.mine().hook(map[string]any{"url": r.URL})
+	w.is(w.source(), "ERROR")
+	w.look()
+	fresh, err := secret.NewKey()
+	require.NoError(t, err)
+	without := w.teller(fresh, "127.0.0.0/8")
+	w.hurry()
+	require.NoError(t, without.Send(t.Context()))
+	without.Wait()
+	require.Nil(t, h.get(h.path)["failing_since"])
+	d := h.deliveries()[0]
+	require.EqualValues(t, 0, d["tries"])
+	require.Contains(t, d["last_error"], "its secret cannot be opened")
+	w.send()
+	require.Equal(t, []string{"connector.failed"}, r.types())
+}
+
+func TestAStopCountsNoTryThatItCutsOff(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	h := w.mine().hook(map[string]any{"url": r.URL})
+	w.is(w.source(), "ERROR")
+	w.is(w.source(), "ERROR")
+	w.look()
+	ctx, stop := w.begun()
+	defer stop()
+	var came atomic.Int32
+	answered := make(chan struct{})
+	r.answers(func(rw http.ResponseWriter, q *http.Request) {
+		if came.Add(1) == 2 {
+			<-answered
+			stop()
+			<-q.Context().Done()
+			return
+		}
+		conn, _, err := http.NewResponseController(rw).Hijack()
+		if assert.NoError(t, err) {
+			_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			_, _ = io.Copy(io.Discard, conn) // until the sender has its answer
+			_ = conn.Close()
+		}
+		close(answered)
+	})
+	w.hurry()
+	require.NoError(t, w.service.Send(ctx))
+	w.service.Wait()
+	states := map[string]float64{}
+	for _, d := range h.deliveries() {
+		states[d["state"].(string)] += d["tries"].(float64)
+	}
+	require.Equal(t, map[string]float64{"delivered": 1, "pending": 0}, states)
 }

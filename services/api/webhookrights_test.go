@@ -192,3 +192,22 @@ func TestDeliveriesAreKeptForAWeek(t *testing.T) {
 	require.NoError(t, w.service.Keep(t.Context()))
 	require.Len(t, h.deliveries(), 2)
 }
+
+// A token that may do less than the webhook's maker must neither read what the webhook was told, nor have it told elsewhere.
+func TestATokenOfALesserRoleSeesNothingByAWebhookOfItsUserThatHasAGreaterOne(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r, mine := w.receiver(), w.receiver()
+	h := w.as(9, identity.Superadmin).hook(map[string]any{"url": r.URL})
+	id := w.source() // of user 7
+	w.is(id, "ERROR")
+	w.tell()
+	require.Len(t, r.took(), 1)
+	lesser := w.as(9, identity.User)
+	require.NotContains(t, lesser.do("GET", h.path+"/deliveries", nil).text, "the board")
+	require.Equal(t, http.StatusOK, lesser.do("PATCH", h.path, map[string]any{"url": mine.URL}, "If-Match", "*").status)
+	w.is(id, "ACTIVE")
+	w.tell()
+	require.Empty(t, mine.took())
+	require.Equal(t, "user", lesser.get(h.path)["role_now"])
+}

@@ -49,12 +49,19 @@ SELECT api.replay_delivery(@webhook_id::integer, @id::bigint)::boolean AS found;
 -- name: NoteFaults :one
 SELECT api.note_faults(@every::interval, @page::integer)::boolean AS more;
 
+-- name: NextLook :one
+-- 0: it is nobody's turn.
+SELECT coalesce(api.next_look(), 0)::integer AS id;
+
+-- name: PostponeLook :exec
+SELECT api.postpone_look(@id::integer, @every::interval);
+
 -- name: LookWebhook :many
--- The first row names the webhook alone. since: 1970 where there is no time.
-SELECT l.webhook_id::integer AS webhook_id, coalesce(l.connector_id, 0)::integer AS connector_id, coalesce(l.state, '')::text AS state, coalesce(l.stands, '')::text AS stands,
+-- since: 1970 where there is no time.
+SELECT l.connector_id::integer AS connector_id, coalesce(l.state, '')::text AS state, coalesce(l.stands, '')::text AS stands,
     coalesce(l.tells, '')::text AS tells, coalesce(l.name, '')::text AS name, coalesce(l.type, '')::text AS type, coalesce(l.message, '')::text AS message, coalesce(l.reason, '')::text AS reason,
     coalesce(l.since, 'epoch')::timestamptz AS since, coalesce(l.last_sync_at, 'epoch')::timestamptz AS last_sync_at, clock_timestamp()::timestamptz AS now
-FROM api.look_webhook(@every::interval, @page::integer) l;
+FROM api.look_webhook(@id::integer, @every::interval, @page::integer) l;
 
 -- name: TellWebhook :exec
 SELECT api.tell_webhook(@id::integer, @connectors::integer[], @states::text[], @message_ids::text[], @types::text[], @bodies::text[]);
@@ -69,7 +76,7 @@ FROM api.claim_webhook(@lease::interval, @most::integer) c;
 -- name: NoteDeliveries :one
 -- Why the webhook is switched off now; empty: it is not.
 SELECT coalesce(api.note_deliveries(@id::integer, @deliveries::bigint[], @tries::integer[], @delivered::boolean[], @retries::double precision[], @statuses::integer[], @errors::text[],
-    @rest::interval, @gone::boolean, @most_failing::interval), '')::text AS disabled;
+    @rest::interval, @gone::boolean, @ours::boolean, @most_failing::interval), '')::text AS disabled;
 
 -- name: KeepWebhooks :one
 SELECT api.keep_webhooks(@keep::interval, @batch::integer)::integer AS removed;

@@ -149,6 +149,14 @@ func scope(c connector) string {
 	return c.Scope + " " + *c.ScopeID
 }
 
+// howFresh is how fresh a connector is; a server may say nothing of it.
+func howFresh(c connector) string {
+	if c.Freshness == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s: %s", c.Freshness.State, c.Freshness.How)
+}
+
 // details writes one connector for people.
 func details(w io.Writer, c connector, waiting waitingRuns, now time.Time) error {
 	rows := [][]string{
@@ -164,7 +172,7 @@ func details(w io.Writer, c connector, waiting waitingRuns, now time.Time) error
 		{"deletion guard", deletionGuard(c)},
 		{"documents", numberOf(c.Documents)},
 		{"failed documents", numberOf(c.DocumentsFailed)},
-		{"freshness", fmt.Sprintf("%s: %s", c.Freshness.State, c.Freshness.How)},
+		{"freshness", howFresh(c)},
 		{"last sync", clock.Optional(c.LastSyncAt, now)},
 		{"next sync", nextSync(c, now)},
 		{"created", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},

@@ -65,7 +65,7 @@ func (o output) show(w io.Writer, value any, people func(io.Writer) error) error
 
 // escaped is JSON in which what would change a terminal stands as \u escapes: JSON leaves C1 controls and what turns text round as they are.
 func escaped(text []byte) []byte {
-	special := func(r rune) bool { return r >= utf8.RuneSelf && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }
+	special := func(r rune) bool { return r >= 0x7f && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) }
 	if bytes.IndexFunc(text, special) < 0 {
 		return text
 	}

@@ -369,3 +369,33 @@ func TestAWaitThroughAServerTellsTheVerdictOfWhatWasDeletedBehindIt(t *testing.T
 	require.Equal(t, 0, out.code, out.stderr)
 	require.True(t, strings.HasSuffix(out.stdout, "SYNCING: 3 of 3 stored\nthe connector is gone\n"), out.stdout)
 }
+
+func TestNeitherATokenNorAPlaceThatAServerSaysChangesTheTerminal(t *testing.T) {
+	u := newTerminal(t).withStreams().fromAway()
+	u.signedIn("ems_1_x")
+	const bad = "\\u001b]0;x\\u0007\u009b2J\u202e\\u007f\\nevil"
+	hostile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(strings.ReplaceAll(`{"id": 7, "user_id": 7, "token": "ems_7_BAD", "name": "BAD", "runs": [{"id": "00000001-0000-4000-8000-000000000008", "connector_id": 7, "status": "running"}],
+			"next_page_token": "place-BAD"}`, "BAD", bad)))
+	}))
+	t.Cleanup(hostile.Close)
+	t.Setenv("ECHOMIND_URL", hostile.URL)
+	for _, command := range []string{"runs --limit 1", "runs --limit 1 -o json", "tokens create --name x --role user --scopes read", "api GET /x"} {
+		out := u.through(strings.Fields(command)...)
+		require.NotRegexp(t, "[\x00-\x08\x0b-\x1f\u007f-\u009f\u202e]", out.stdout+out.stderr, command)
+	}
+}
+
+// An older or a newer API, or whoever else answers, may leave fields out.
+func TestAnAnswerWithoutFieldsMakesNoCommandPanic(t *testing.T) {
+	u := newTerminal(t).withStreams().fromAway()
+	u.signedIn("ems_1_x")
+	hostile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"id":7}`))
+	}))
+	t.Cleanup(hostile.Close)
+	t.Setenv("ECHOMIND_URL", hostile.URL)
+	require.NotPanics(t, func() { u.through("connectors", "get", "7") })
+}

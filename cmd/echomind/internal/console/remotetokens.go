@@ -28,7 +28,7 @@ func (r *remote) makeToken(ctx context.Context, user int32, name string, role id
 		return made, fmt.Errorf("make the token: %w", err)
 	}
 	if made, err = readAs[tokenView](answer.Body); err == nil {
-		err = r.is(made.Token != "")
+		err = r.is(made.Token != "" && made.Token == printable(made.Token))
 	}
 	return made, err
 }

@@ -248,10 +248,10 @@ func (p runsPage) print(
 	case err != nil || p.Next == nil:
 		return err
 	case p.LookedBackTo != nil:
-		_, err = fmt.Fprintf(w, "looked at %d runs, back to %s; further back: --cursor %s\n", maxRunsBack, clock.At(*p.LookedBackTo, now), *p.Next)
+		_, err = fmt.Fprintf(w, "looked at %d runs, back to %s; further back: --cursor %s\n", maxRunsBack, clock.At(*p.LookedBackTo, now), printable(*p.Next))
 		return err
 	}
-	_, err = fmt.Fprintf(w, "and more: --cursor %s\n", *p.Next)
+	_, err = fmt.Fprintf(w, "and more: --cursor %s\n", printable(*p.Next))
 	return err
 }
 

@@ -341,19 +341,19 @@ func (q *Queries) LockWebhook(ctx context.Context, id int32) (LockWebhookRow, er
 }
 
 const lookWebhook = `-- name: LookWebhook :many
-SELECT l.webhook_id::integer AS webhook_id, coalesce(l.connector_id, 0)::integer AS connector_id, coalesce(l.state, '')::text AS state, coalesce(l.stands, '')::text AS stands,
+SELECT l.connector_id::integer AS connector_id, coalesce(l.state, '')::text AS state, coalesce(l.stands, '')::text AS stands,
     coalesce(l.tells, '')::text AS tells, coalesce(l.name, '')::text AS name, coalesce(l.type, '')::text AS type, coalesce(l.message, '')::text AS message, coalesce(l.reason, '')::text AS reason,
     coalesce(l.since, 'epoch')::timestamptz AS since, coalesce(l.last_sync_at, 'epoch')::timestamptz AS last_sync_at, clock_timestamp()::timestamptz AS now
-FROM api.look_webhook($1::interval, $2::integer) l
+FROM api.look_webhook($1::integer, $2::interval, $3::integer) l
 `
 
 type LookWebhookParams struct {
+	ID    int32
 	Every time.Duration
 	Page  int32
 }
 
 type LookWebhookRow struct {
-	WebhookID   int32
 	ConnectorID int32
 	State       string
 	Stands      string
@@ -367,9 +367,9 @@ type LookWebhookRow struct {
 	Now         time.Time
 }
 
-// The first row names the webhook alone. since: 1970 where there is no time.
+// since: 1970 where there is no time.
 func (q *Queries) LookWebhook(ctx context.Context, arg LookWebhookParams) ([]LookWebhookRow, error) {
-	rows, err := q.db.Query(ctx, lookWebhook, arg.Every, arg.Page)
+	rows, err := q.db.Query(ctx, lookWebhook, arg.ID, arg.Every, arg.Page)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +378,6 @@ func (q *Queries) LookWebhook(ctx context.Context, arg LookWebhookParams) ([]Loo
 	for rows.Next() {
 		var i LookWebhookRow
 		if err := rows.Scan(
-			&i.WebhookID,
 			&i.ConnectorID,
 			&i.State,
 			&i.Stands,
@@ -401,6 +400,18 @@ func (q *Queries) LookWebhook(ctx context.Context, arg LookWebhookParams) ([]Loo
 	return items, nil
 }
 
+const nextLook = `-- name: NextLook :one
+SELECT coalesce(api.next_look(), 0)::integer AS id
+`
+
+// 0: it is nobody's turn.
+func (q *Queries) NextLook(ctx context.Context) (int32, error) {
+	row := q.db.QueryRow(ctx, nextLook)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const nextWebhook = `-- name: NextWebhook :one
 SELECT nextval('webhooks_id_seq')::integer AS id
 `
@@ -414,7 +425,7 @@ func (q *Queries) NextWebhook(ctx context.Context) (int32, error) {
 
 const noteDeliveries = `-- name: NoteDeliveries :one
 SELECT coalesce(api.note_deliveries($1::integer, $2::bigint[], $3::integer[], $4::boolean[], $5::double precision[], $6::integer[], $7::text[],
-    $8::interval, $9::boolean, $10::interval), '')::text AS disabled
+    $8::interval, $9::boolean, $10::boolean, $11::interval), '')::text AS disabled
 `
 
 type NoteDeliveriesParams struct {
@@ -427,6 +438,7 @@ type NoteDeliveriesParams struct {
 	Errors      []string
 	Rest        time.Duration
 	Gone        bool
+	Ours        bool
 	MostFailing time.Duration
 }
 
@@ -442,6 +454,7 @@ func (q *Queries) NoteDeliveries(ctx context.Context, arg NoteDeliveriesParams) 
 		arg.Errors,
 		arg.Rest,
 		arg.Gone,
+		arg.Ours,
 		arg.MostFailing,
 	)
 	var disabled string
@@ -463,6 +476,20 @@ func (q *Queries) NoteFaults(ctx context.Context, arg NoteFaultsParams) (bool, e
 	var more bool
 	err := row.Scan(&more)
 	return more, err
+}
+
+const postponeLook = `-- name: PostponeLook :exec
+SELECT api.postpone_look($1::integer, $2::interval)
+`
+
+type PostponeLookParams struct {
+	ID    int32
+	Every time.Duration
+}
+
+func (q *Queries) PostponeLook(ctx context.Context, arg PostponeLookParams) error {
+	_, err := q.db.Exec(ctx, postponeLook, arg.ID, arg.Every)
+	return err
 }
 
 const replayDelivery = `-- name: ReplayDelivery :one

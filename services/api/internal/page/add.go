@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
@@ -137,9 +138,12 @@ func (v addView) body() (map[string]any, error) {
 	}
 	config := map[string]any{}
 	if values["more"] != "" {
-		if err := json.Unmarshal([]byte(values["more"]), &config); err != nil || config == nil {
+		value, err := masks.Decode([]byte(values["more"])) // numbers stay as they are written
+		object, is := value.(map[string]any)
+		if err != nil || !is || !json.Valid([]byte(values["more"])) {
 			return nil, problem.Invalid("more", `must be a JSON object, such as {"max_file_bytes": 1048576}`)
 		}
+		config = object
 	}
 	said := maps.Clone(v.Chosen.Config)
 	if said == nil {

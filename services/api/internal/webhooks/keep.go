@@ -80,7 +80,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	return &metrics{
 		tries: telemetry.Register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "api_webhook_tries_total", Help: "Requests to webhooks, by what came of them: delivered, retried, failed (for good), gone.",
+			Name: "api_webhook_tries_total", Help: "Requests to webhooks, by what came of them: delivered, retried, failed (for good), gone, withheld (its secret does not open).",
 		}, []string{"result"})),
 		oldest: telemetry.Register(registry, prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "api_webhook_oldest_waiting_seconds", Help: "How long the oldest delivery has waited that is not over; 0 where none waits.",

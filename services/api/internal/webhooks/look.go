@@ -28,8 +28,8 @@ func (s *Service) Look(ctx context.Context) error {
 			return err
 		}
 		var err error
-		for begun := time.Now(); time.Since(begun) < lookEvery; {
-			if found, err = s.lookAtOne(ctx); err != nil || !found {
+		for begun := time.Now(); found && time.Since(begun) < lookEvery; {
+			if found, err = s.lookAtNext(ctx); err != nil {
 				return err
 			}
 		}
@@ -50,25 +50,40 @@ func (s *Service) noteFaults(ctx context.Context) error {
 	return nil
 }
 
-// lookAtOne compares a page of one webhook's. It says whether there was one.
-func (s *Service) lookAtOne(ctx context.Context) (found bool, err error) {
-	err = s.in(ctx, "webhooks.look", func(ctx context.Context, q *dbgen.Queries) error {
-		rows, err := q.LookWebhook(ctx, dbgen.LookWebhookParams{Every: lookEvery, Page: pageTold})
-		if found = len(rows) > 0; err != nil || len(rows) < 2 {
+// lookAtNext compares a page of the webhook whose turn it is. It says whether there was one. One whose look fails is looked at later, and others go on.
+func (s *Service) lookAtNext(ctx context.Context) (found bool, err error) {
+	var id int32
+	err = s.in(ctx, "webhooks.look", func(ctx context.Context, q *dbgen.Queries) (err error) {
+		id = 0
+		if id, err = q.NextLook(ctx); err != nil || id == 0 {
 			return err
 		}
-		p := dbgen.TellWebhookParams{ID: rows[0].WebhookID}
-		for _, row := range rows[1:] {
-			body, err := s.bodyOf(row)
-			if err != nil {
-				return err
-			}
-			p.Connectors, p.States, p.Types = append(p.Connectors, row.ConnectorID), append(p.States, row.State), append(p.Types, row.Tells)
-			p.MessageIds, p.Bodies = append(p.MessageIds, NewMessageID()), append(p.Bodies, body)
-		}
-		return q.TellWebhook(ctx, p)
+		return s.lookAt(ctx, q, id)
 	})
-	return found, err
+	if err == nil || id == 0 || ctx.Err() != nil {
+		return id != 0, err
+	}
+	s.log.Warn("a webhook is told later", "webhook", id, "err", err)
+	return true, s.in(ctx, "webhooks.postpone", func(ctx context.Context, q *dbgen.Queries) error {
+		return q.PostponeLook(ctx, dbgen.PostponeLookParams{ID: id, Every: lookEvery})
+	})
+}
+
+func (s *Service) lookAt(ctx context.Context, q *dbgen.Queries, id int32) error {
+	rows, err := q.LookWebhook(ctx, dbgen.LookWebhookParams{ID: id, Every: lookEvery, Page: pageTold})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	p := dbgen.TellWebhookParams{ID: id}
+	for _, row := range rows {
+		body, err := s.bodyOf(row)
+		if err != nil {
+			return err
+		}
+		p.Connectors, p.States, p.Types = append(p.Connectors, row.ConnectorID), append(p.States, row.State), append(p.Types, row.Tells)
+		p.MessageIds, p.Bodies = append(p.MessageIds, NewMessageID()), append(p.Bodies, body)
+	}
+	return q.TellWebhook(ctx, p)
 }
 
 // Message is what a webhook is sent.

@@ -18,6 +18,8 @@ const (
 	lease = 2 * time.Minute
 	// writeTimeout bounds how long a sender that is stopped has to write what has come of what it sent.
 	writeTimeout = 3 * time.Second
+	// unopened is how long a webhook is left alone whose secret does not open.
+	unopened = 10 * time.Minute
 )
 
 // claim is a webhook that is sent to, and what it is sent.
@@ -82,6 +84,10 @@ type outcome struct {
 	ok     bool
 	// gone: the receiver wants no more.
 	gone bool
+	// ours: nothing was sent, for a reason of ours.
+	ours bool
+	// isCutOff: it was not waited for, since the service ends.
+	isCutOff bool
 	text string
 	// asked is how long the receiver asks to wait.
 	asked time.Duration
@@ -94,17 +100,20 @@ func (s *Service) turn(ctx context.Context, c *claim) error {
 	if err != nil {
 		s.log.Error("a webhook is not sent to, since its secret does not open: give the API the key that it was sealed with, or rotate the secret", "webhook", c.id, "err", err)
 		for i := range outcomes {
-			outcomes[i].text = "its secret cannot be opened; rotate it, or ask an operator"
+			outcomes[i] = outcome{ours: true, asked: unopened, text: "its secret cannot be opened; rotate it, or ask an operator"}
 		}
 	} else {
 		var sent sync.WaitGroup
 		for i, d := range c.deliveries {
-			sent.Go(func() { outcomes[i] = s.post(ctx, c.url, keys, d.MessageID, d.Body) })
+			sent.Go(func() {
+				outcomes[i] = s.post(ctx, c.url, keys, d.MessageID, d.Body)
+				outcomes[i].isCutOff = ctx.Err() != nil && outcomes[i].status == 0
+			})
 		}
 		sent.Wait()
 	}
-	if ctx.Err() != nil && !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.ok }) {
-		return nil // what was cut off is sent again once the lease is over
+	if len(outcomes) > 0 && !slices.ContainsFunc(outcomes, func(o outcome) bool { return !o.isCutOff }) {
+		return nil // they are sent again once the lease is over
 	}
 	return s.note(ctx, c, outcomes)
 }
@@ -124,11 +133,16 @@ func (s *Service) keys(c *claim) (keys [][]byte, err error) {
 func (s *Service) note(ctx context.Context, c *claim, outcomes []outcome) error {
 	p := dbgen.NoteDeliveriesParams{ID: c.id, MostFailing: s.config.MostFailing, Rest: 0}
 	for i, o := range outcomes {
+		if o.isCutOff { // it is due as it was
+			continue
+		}
 		d := c.deliveries[i]
 		retry, isAgain := again(d.Tries, o.asked)
 		seconds := retry.Seconds()
 		result := "retried"
 		switch {
+		case o.ours:
+			result, seconds = "withheld", o.asked.Seconds()
 		case o.ok:
 			result = "delivered"
 		case o.gone:
@@ -137,7 +151,7 @@ func (s *Service) note(ctx context.Context, c *claim, outcomes []outcome) error 
 			result, seconds = "failed", -1
 		}
 		s.metrics.tried(result)
-		p.Gone = p.Gone || o.gone
+		p.Gone, p.Ours = p.Gone || o.gone, p.Ours || o.ours
 		p.Deliveries, p.Tries, p.Delivered = append(p.Deliveries, d.DeliveryID), append(p.Tries, d.Tries), append(p.Delivered, o.ok)
 		p.Retries, p.Statuses, p.Errors = append(p.Retries, seconds), append(p.Statuses, int32(o.status)), append(p.Errors, o.text)
 		p.Rest = max(p.Rest, restAfter(c.failedTurns+1, o.asked))
