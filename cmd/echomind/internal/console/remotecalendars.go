@@ -27,18 +27,6 @@ func put[T any](ask func(match *string) (T, error)) (T, error) {
 	return answer, err
 }
 
-// wrongFields are the fields that a server does not take.
-func wrongFields(err error) (fields []string) {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity || refused.Problem.Errors == nil {
-		return nil
-	}
-	for _, one := range *refused.Problem.Errors {
-		fields = append(fields, one.Field)
-	}
-	return fields
-}
-
 // putBlackout adds a blackout window, or replaces what one says.
 func (r *remote) putBlackout(ctx context.Context, p dbgen.PutBlackoutParams) (none blackoutView, _ error) {
 	if !nameForm.MatchString(p.Name) {
@@ -55,7 +43,7 @@ func (r *remote) putBlackout(ctx context.Context, p dbgen.PutBlackoutParams) (no
 		return r.api.BlackoutsPutWithBodyWithResponse(ctx, p.Name, &client.BlackoutsPutParams{IfMatch: match}, "application/json", bytes.NewReader(body))
 	})
 	for _, field := range wrongFields(err) {
-		constraint := map[string]string{"body.calendar": "blackouts_calendar_known", "body.type": "blackouts_type_known", "body.provider": "blackouts_provider_known"}[field]
+		constraint := map[string]string{"body.calendar": "blackouts_calendar_known", "body.type": "blackouts_type_known", "body.provider": "blackouts_provider_known"}[field.Field]
 		if wrong := wrongOfBlackout(constraint, p); wrong != nil {
 			return none, wrong
 		}
