@@ -237,7 +237,7 @@ func TestWhatDoesNotWorkThroughAServerYetSaysSoAndAsksNobodyElse(t *testing.T) {
 	u.add()
 	u.signedIn(u.token(1, identity.Superadmin))
 	for _, command := range []string{
-		"status", "types list", "migrate up", "runs stats", "runs --owner 1", "calendars list", "calendars show x", "blackouts list", "limits list", "conditions list", "users list",
+		"status", "types list", "migrate up", "runs stats --owner 1", "runs --owner 1", "calendars list", "calendars show x", "blackouts list", "limits list", "conditions list", "users list",
 	} {
 		out := u.through(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, command)

@@ -271,3 +271,24 @@ func TestASystemJobIsAddedOnceThroughAServerAndThenChanged(t *testing.T) {
 	require.Equal(t, "tidy 0 3 * * *", u.row(`SELECT name || ' ' || schedule_cron FROM connectors WHERE type = 'tidy'`))
 	require.Contains(t, u.through("connectors", "add", "--name", "x", "--type", "file", "--scope", "system", "--config", folder).stderr, "echomind: add the connector: 422 ")
 }
+
+func TestStatisticsOfRunsAreTheSameThroughAServer(t *testing.T) {
+	u := fleet(t).withStreams().fromAway()
+	u.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, picked_up_at, completed_at, status, config_version)
+		SELECT gen_random_uuid(), 100 + i % 30, 'web', 'new', at - interval '3 s', at - interval '2 s', at - interval '1 s' * (i % 7) - interval '1 us' * i, at + interval '1 ms' * i * i,
+			(ARRAY['completed', 'failed', 'skipped', 'superseded'])[1 + i % 4], 1 FROM generate_series(1, 1300) i, LATERAL (SELECT now() - interval '1 min' * (30 + i % 600) AS at) x`)
+	u.signedIn(u.token(1, identity.Superadmin))
+	times := regexp.MustCompile(`"(since|until)": "[^"]+"`)
+	for _, args := range [][]string{
+		{}, {"--limit", "2"}, {"--type", "web"}, {"--type", "web,file"}, {"--since", "1h", "--until", "20m"}, {"docs"}, {"site", "2", "docs"}, {"nobody"}, {"--type", "wiki"}, {"--until", "23h"}, {"--limit", "0"},
+	} {
+		for _, form := range []string{"table", "wide", "json"} {
+			args := slices.Concat([]string{"runs", "stats"}, args, []string{"-o", form})
+			want, got := u.run(args...), u.through(args...)
+			for _, text := range []*string{&want.stdout, &got.stdout} {
+				*text = regexp.MustCompile(`since \d\S+`).ReplaceAllString(times.ReplaceAllString(*text, "$1"), "since")
+			}
+			require.Equal(t, want, got, "%v", args)
+		}
+	}
+}
