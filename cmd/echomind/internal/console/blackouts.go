@@ -68,7 +68,7 @@ func (v *blackoutView) standing(rows []dbgen.BlackoutWindowsRow, now time.Time) 
 func blackoutsOf(f *finder) *cobra.Command {
 	return group("blackouts", "Keep the times in which no sync of some connectors begins",
 		"A blackout window is a calendar, whom it holds - an owner, a type, a provider, each or together - and what becomes of slots within it: they are skipped, or wait "+
-			"for its end. No run begins within it, whoever asks; one that is under way goes on. Administrators write windows: logins that are members of "+administratorRole+".",
+			"for its end. No run begins within it, whoever asks; one that is under way goes on. Administrators write windows: logins that are members of "+administratorRole+"; through a server superadmins, with the scope admin.",
 		blackoutsList(f), blackoutsSet(f), blackoutsDelete(f))
 }
 

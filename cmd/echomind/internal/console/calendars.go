@@ -58,7 +58,7 @@ func viewCalendar(c dbgen.Calendar, users *int64) calendarView {
 func calendarsOf(f *finder) *cobra.Command {
 	return group("calendars", "Keep the calendars on whose times schedules do not run, or run alone",
 		"A calendar is a list of days and spans of time, in a time zone of its own: holidays, business days. A connector names one by --calendar. "+
-			"Administrators import and delete them: logins that are members of "+administratorRole+".",
+			"Administrators import and delete them: logins that are members of "+administratorRole+"; through a server superadmins, with the scope admin.",
 		calendarsList(f), calendarsShow(f), calendarsImport(f), calendarsDelete(f))
 }
 

@@ -149,8 +149,8 @@ gone, the next run has it when the lock's time is over: the answer says when.`,
 	out := withOutput(c)
 	c.ValidArgsFunction = f.completeLocks
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !*yes && !isTerminal(c.InOrStdin()) {
-			return usagef("%s: the run that holds it loses what it does under the lock; add --yes if you mean it", c.CommandPath())
+		if err := wantsYes(c, *yes, "the run that holds it loses what it does under the lock"); err != nil {
+			return err
 		}
 		done, err := either(c.Context(), f, func(pool *pgxpool.Pool) (done released, err error) {
 			var epoch *int64

@@ -46,14 +46,6 @@ func (n *auditNote) on(_ context.Context, r *http.Request) error {
 	return nil
 }
 
-// wantsYes refuses to do what cannot be taken back where nobody can be asked, and nobody has said yes.
-func wantsYes(c *cobra.Command, yes bool, because string) error {
-	if yes || isTerminal(c.InOrStdin()) {
-		return nil
-	}
-	return usagef("%s: %s; add --yes if you mean it", c.CommandPath(), because)
-}
-
 // numbered is the number of a webhook, an operation or a delivery.
 func numbered[T int32 | int64](what, list, text string) (T, error) {
 	n, err := parsePositive[T](text)
