@@ -183,13 +183,14 @@ func (r *reading) Read(into []byte) (n int, err error) {
 	if r.left -= int64(n); err == nil && r.left > 0 {
 		return n, nil
 	}
-	if err == io.EOF && r.left > 0 {
+	if errors.Is(err, io.EOF) && r.left > 0 {
 		err = fmt.Errorf("%s has become shorter while it was sent; upload it again", r.of.path)
 	}
-	if closed := r.file.Close(); err == nil || err == io.EOF {
-		if err = closed; err == nil {
-			return n, io.EOF // as it is: nobody looks into another error for it
-		}
+	if closed := r.file.Close(); err == nil || errors.Is(err, io.EOF) {
+		err = closed
+	}
+	if err == nil {
+		err = io.EOF // as it is: who reads looks into no other error for it
 	}
 	return n, err
 }
