@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// timeout is how long an operation may take, whatever its context says.
+	// timeout is how long an operation may take, whatever its context says; of an upload, how long nothing of it may be sent, or answered.
 	timeout = 30 * time.Second
 	// maxAnswer is the longest answer. A page of a list has 1 MiB at most, one connector with its configuration much less.
 	maxAnswer = 8 << 20
@@ -63,7 +63,8 @@ func (e *Error) Error() string {
 }
 
 // New makes a client of the API at an address such as https://sync.example, for somebody's token: one of EchoMind's, or an issuer's. An address
-// without TLS is refused, but for those of this machine. It asks nobody yet. Operations have 30 s; their answers at most 8 MiB. Redirects are not followed.
+// without TLS is refused, but for those of this machine. It asks nobody yet. Operations have 30 s, but for uploads, which go on while something of them is sent; their answers have at most
+// 8 MiB. Redirects are not followed.
 func New(address, token string) (*ClientWithResponses, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	switch {
@@ -78,7 +79,7 @@ func New(address, token string) (*ClientWithResponses, error) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}
-	return NewClientWithResponses(strings.TrimSuffix(u.String(), base), WithHTTPClient(doer{newHTTPClient()}), WithRequestEditorFn(as))
+	return NewClientWithResponses(strings.TrimSuffix(u.String(), base), WithHTTPClient(doer{newHTTPClient(), timeout}), WithRequestEditorFn(as))
 }
 
 // Ask does any operation, by its method and its path below /api/v1, such as /connectors?late=true; body is JSON, or nil. It is for who has no use for types.
@@ -130,14 +131,17 @@ func newHTTPClient() *http.Client {
 }
 
 // doer asks, and returns an answer that is whole, or an error.
-type doer struct{ client *http.Client }
+type doer struct {
+	client   *http.Client
+	patience time.Duration
+}
 
 // Do is part of HttpRequestDoer.
 func (d doer) Do(r *http.Request) (*http.Response, error) {
 	if isEndless(r) {
 		return d.watch(r)
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), timeout, lateError{})
+	ctx, cancel := d.within(r)
 	defer cancel()
 	answer, err := d.client.Do(r.WithContext(ctx))
 	if err != nil {
@@ -157,6 +161,34 @@ func (d doer) Do(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	return answer, nil
+}
+
+// within is the time that a request has. One that uploads has it anew with each part of its files that is sent.
+func (d doer) within(r *http.Request) (context.Context, context.CancelFunc) {
+	late := lateError{d.patience}
+	if r.Body == nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		return context.WithTimeoutCause(r.Context(), d.patience, late)
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	over := time.AfterFunc(d.patience, func() { cancel(late) })
+	r.Body = sending{r.Body, func() { over.Reset(d.patience) }}
+	return ctx, func() {
+		over.Stop()
+		cancel(nil)
+	}
+}
+
+// sending is a body that is sent piece by piece.
+type sending struct {
+	io.ReadCloser
+	goesOn func()
+}
+
+// Read is part of io.Reader.
+func (s sending) Read(into []byte) (int, error) {
+	n, err := s.ReadCloser.Read(into)
+	s.goesOn()
+	return n, err
 }
 
 // isEndless says whether an answer goes on for as long as somebody watches.
@@ -208,9 +240,9 @@ func (s *stranger) Error() string {
 }
 
 // lateError is that of a request that has ended at its deadline.
-type lateError struct{}
+type lateError struct{ within time.Duration }
 
-func (lateError) Error() string { return fmt.Sprintf("the API has not answered within %s", timeout) }
+func (e lateError) Error() string { return fmt.Sprintf("the API has not answered within %s", e.within) }
 
 // IsAway says whether an error of the API may pass by itself: it was not reached, has not answered in time, is too busy, or somebody holds what it needs; it or a gateway before it.
 func IsAway(err error) bool {

@@ -79,6 +79,13 @@ func (f *finder) addThrough(s server, c *cobra.Command, flags *connectorFlags, o
 	if err != nil {
 		return err
 	}
+	if flags.scope == systemScope {
+		job, said, err := r.addSystemJob(c, flags)
+		if err != nil {
+			return r.said(err)
+		}
+		return showSystemJob(c, job, said, out)
+	}
 	added, err := r.add(c, flags)
 	if err != nil {
 		return r.said(err)

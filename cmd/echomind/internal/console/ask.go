@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 var errNotConfirmed = errors.New("nothing is deleted")
@@ -25,6 +27,14 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 		return nil
 	}
 	return errNotConfirmed
+}
+
+// wantsYes refuses to do what cannot be taken back where nobody can be asked, and nobody has said yes.
+func wantsYes(c *cobra.Command, yes bool, because string) error {
+	if yes || isTerminal(c.InOrStdin()) {
+		return nil
+	}
+	return usagef("%s: %s; add --yes if you mean it", c.CommandPath(), because)
 }
 
 // isTerminal says whether something is a terminal, at which somebody can be asked. The null device is one of characters too.

@@ -33,18 +33,19 @@ type blackoutView struct {
 	Stands bool       `json:"stands"`
 	Until  *time.Time `json:"until"`
 	// Held is how many connectors wait for its end, not counted beyond 10,000; null where they were not counted.
-	Held      *int64    `json:"held"`
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy *string   `json:"created_by"`
-	UpdatedAt time.Time `json:"updated_at"`
-	UpdatedBy *string   `json:"updated_by"`
+	Held *int64 `json:"held"`
+	// CreatedAt and by whom are null through a server, which does not show it.
+	CreatedAt *time.Time `json:"created_at"`
+	CreatedBy *string    `json:"created_by"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	UpdatedBy *string    `json:"updated_by"`
 	// Problem says why its calendar cannot be read: it holds nobody then.
 	Problem *string `json:"problem"`
 }
 
 func viewBlackout(b dbgen.Blackout, held *int64) blackoutView {
 	v := blackoutView{Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: b.ExceptConnectors,
-		Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, Held: held, CreatedAt: b.CreatedAt.UTC(), CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt.UTC(), UpdatedBy: b.UpdatedBy}
+		Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, Held: held, CreatedAt: utc(&b.CreatedAt), CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt.UTC(), UpdatedBy: b.UpdatedBy}
 	if v.ExceptConnectors == nil {
 		v.ExceptConnectors = []int32{}
 	}
@@ -67,7 +68,7 @@ func (v *blackoutView) standing(rows []dbgen.BlackoutWindowsRow, now time.Time) 
 func blackoutsOf(f *finder) *cobra.Command {
 	return group("blackouts", "Keep the times in which no sync of some connectors begins",
 		"A blackout window is a calendar, whom it holds - an owner, a type, a provider, each or together - and what becomes of slots within it: they are skipped, or wait "+
-			"for its end. No run begins within it, whoever asks; one that is under way goes on. Administrators write windows: logins that are members of "+administratorRole+".",
+			"for its end. No run begins within it, whoever asks; one that is under way goes on. Administrators write windows: logins that are members of "+administratorRole+"; through a server superadmins, with the scope admin.",
 		blackoutsList(f), blackoutsSet(f), blackoutsDelete(f))
 }
 
@@ -208,31 +209,35 @@ It binds from the next claim. What is under way goes on.`,
 		if c.Flags().Changed("provider") {
 			p.Provider = &provider
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			b, err := ask(c.Context(), pool, "put_blackout", func(ctx context.Context, q *dbgen.Queries) (dbgen.Blackout, error) { return q.PutBlackout(ctx, p) })
-			if err != nil {
-				return refusedBlackout("write the blackout window", p, err)
+		v, err := either(c.Context(), f, func(pool *pgxpool.Pool) (blackoutView, error) { return putBlackout(c.Context(), pool, p) },
+			func(r *remote) (blackoutView, error) { return r.putBlackout(c.Context(), p) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), v, func(w io.Writer) error {
+			stands := ""
+			if v.Stands {
+				stands = "; it " + v.now()
 			}
-			v := viewBlackout(b, nil)
-			times, now, err := blackoutWindows(c.Context(), pool)
-			if err != nil {
-				return err
+			if v.Problem != nil {
+				stands = "; it holds nobody: " + *v.Problem
 			}
-			v.standing(times, now)
-			return out.show(c.OutOrStdout(), v, func(w io.Writer) error {
-				stands := ""
-				if v.Stands {
-					stands = "; it " + v.now()
-				}
-				if v.Problem != nil {
-					stands = "; it holds nobody: " + *v.Problem
-				}
-				_, err := fmt.Fprintf(w, "blackout %s: no sync of %s begins in the times of calendar %s, mode %s%s\n", v.Name, v.holds(), v.Calendar, v.Mode, stands)
-				return err
-			})
+			_, err := fmt.Fprintf(w, "blackout %s: no sync of %s begins in the times of calendar %s, mode %s%s\n", v.Name, v.holds(), v.Calendar, v.Mode, stands)
+			return err
 		})
 	}
 	return c
+}
+
+func putBlackout(ctx context.Context, pool *pgxpool.Pool, p dbgen.PutBlackoutParams) (v blackoutView, _ error) {
+	b, err := ask(ctx, pool, "put_blackout", func(ctx context.Context, q *dbgen.Queries) (dbgen.Blackout, error) { return q.PutBlackout(ctx, p) })
+	if err != nil {
+		return v, refusedBlackout("write the blackout window", p, err)
+	}
+	times, now, err := blackoutWindows(ctx, pool)
+	v = viewBlackout(b, nil)
+	v.standing(times, now)
+	return v, err
 }
 
 // tellHeld says which window keeps a connector from what was asked for, and how it runs all the same.
@@ -284,17 +289,20 @@ func blackoutsDelete(f *finder) *cobra.Command {
 			return nil
 		}}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		name, err := either(c.Context(), f, func(pool *pgxpool.Pool) (string, error) {
 			n, err := ask(c.Context(), pool, "delete_blackout", func(ctx context.Context, q *dbgen.Queries) (int64, error) { return q.DeleteBlackout(ctx, args[0]) })
 			if err == nil && n == 0 {
 				err = pgx.ErrNoRows
 			}
 			if err != nil {
-				return refusedBlackout("delete the blackout window", dbgen.PutBlackoutParams{Name: args[0]}, err)
+				err = refusedBlackout("delete the blackout window", dbgen.PutBlackoutParams{Name: args[0]}, err)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "blackout %s is deleted\n", args[0])
-			return err
-		})
+			return args[0], err
+		}, func(r *remote) (string, error) { return args[0], r.deleteBlackout(c.Context(), args[0]) })
+		if err == nil {
+			_, err = fmt.Fprintf(c.OutOrStdout(), "blackout %s is deleted\n", name)
+		}
+		return err
 	}
 	return c
 }
@@ -304,15 +312,23 @@ func refusedBlackout(what string, p dbgen.PutBlackoutParams, err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("there is no blackout window %q; `echomind blackouts list` shows those there are", clip(p.Name, 63))
+		return noBlackout(p.Name)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%s: %w", what, err)
 	case pg.Code == insufficientPrivilege:
 		return fmt.Errorf("%s: %s; DATABASE_URL's login must be a member of role %s", what, pg.Message, administratorRole)
 	}
-	switch pg.ConstraintName {
+	if wrong := wrongOfBlackout(pg.ConstraintName, p); wrong != nil {
+		return wrong
+	}
+	return told(what, err)
+}
+
+// wrongOfBlackout says what is wrong with a window, by the constraint that refuses it; nil: another one does.
+func wrongOfBlackout(constraint string, p dbgen.PutBlackoutParams) error {
+	switch constraint {
 	case "blackouts_name_form":
-		return usagef("NAME %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(p.Name, 70))
+		return wrongName(p.Name)
 	case "blackouts_calendar_known":
 		return usagef("--calendar %q: there is none of this name; `echomind calendars list` shows those there are", clip(p.Calendar, 63))
 	case "blackouts_type_known":
@@ -320,5 +336,14 @@ func refusedBlackout(what string, p dbgen.PutBlackoutParams, err error) error {
 	case "blackouts_provider_known":
 		return usagef("--provider %q: no type names it; `echomind types list` shows those there are", clip(orDash(p.Provider), 63))
 	}
-	return told(what, err)
+	return nil
+}
+
+func noBlackout(name string) error {
+	return fmt.Errorf("there is no blackout window %q; `echomind blackouts list` shows those there are", clip(name, 63))
+}
+
+// wrongName is of a calendar's name, or a blackout window's.
+func wrongName(name string) error {
+	return usagef("NAME %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(name, 70))
 }

@@ -30,18 +30,19 @@ type calendarView struct {
 	Version  int64  `json:"version"`
 	TimeZone string `json:"time_zone"`
 	Entries  int    `json:"entries"`
-	// Connectors is how many name it; null where this login may not count them.
-	Connectors *int64    `json:"connectors"`
-	CreatedAt  time.Time `json:"created_at"`
-	CreatedBy  *string   `json:"created_by"`
-	UpdatedAt  time.Time `json:"updated_at"`
-	UpdatedBy  *string   `json:"updated_by"`
+	// Connectors is how many name it; null where this login may not count them, and through a server.
+	Connectors *int64 `json:"connectors"`
+	// CreatedAt and by whom are null through a server, which does not show it.
+	CreatedAt *time.Time `json:"created_at"`
+	CreatedBy *string    `json:"created_by"`
+	UpdatedAt time.Time  `json:"updated_at"`
+	UpdatedBy *string    `json:"updated_by"`
 	// Problem says why it cannot be read; null where it can.
 	Problem *string `json:"problem"`
 }
 
 func viewCalendar(c dbgen.Calendar, users *int64) calendarView {
-	v := calendarView{Name: c.Name, Version: c.Version, TimeZone: c.TimeZone, Connectors: users, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
+	v := calendarView{Name: c.Name, Version: c.Version, TimeZone: c.TimeZone, Connectors: users, CreatedAt: utc(&c.CreatedAt), CreatedBy: c.CreatedBy,
 		UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy}
 	var all []json.RawMessage
 	if json.Unmarshal(c.Entries, &all) == nil {
@@ -57,7 +58,7 @@ func viewCalendar(c dbgen.Calendar, users *int64) calendarView {
 func calendarsOf(f *finder) *cobra.Command {
 	return group("calendars", "Keep the calendars on whose times schedules do not run, or run alone",
 		"A calendar is a list of days and spans of time, in a time zone of its own: holidays, business days. A connector names one by --calendar. "+
-			"Administrators import and delete them: logins that are members of "+administratorRole+".",
+			"Administrators import and delete them: logins that are members of "+administratorRole+"; through a server superadmins, with the scope admin.",
 		calendarsList(f), calendarsShow(f), calendarsImport(f), calendarsDelete(f))
 }
 
@@ -185,7 +186,7 @@ func calendarsDelete(f *finder) *cobra.Command {
 	c := &cobra.Command{Use: "delete NAME", Short: "Delete a calendar that no connector names", Long: "Delete a calendar. One that a connector names stays.",
 		Example: "  echomind calendars delete holidays-de", Args: oneCalendar}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		name, err := either(c.Context(), f, func(pool *pgxpool.Pool) (string, error) {
 			n, err := ask(c.Context(), pool, "delete_calendar", func(ctx context.Context, q *dbgen.Queries) (int64, error) {
 				return q.DeleteCalendar(ctx, args[0])
 			})
@@ -193,11 +194,14 @@ func calendarsDelete(f *finder) *cobra.Command {
 				err = pgx.ErrNoRows
 			}
 			if err != nil {
-				return refusedCalendar("delete the calendar", args[0], err)
+				err = refusedCalendar("delete the calendar", args[0], err)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "calendar %s is deleted\n", args[0])
-			return err
-		})
+			return args[0], err
+		}, func(r *remote) (string, error) { return args[0], r.deleteCalendar(c.Context(), args[0]) })
+		if err == nil {
+			_, err = fmt.Fprintf(c.OutOrStdout(), "calendar %s is deleted\n", name)
+		}
+		return err
 	}
 	return c
 }
@@ -223,16 +227,20 @@ func calendarUsers(ctx context.Context, pool *pgxpool.Pool, name string) (*int64
 	return &n, nil
 }
 
+func noCalendar(name string) error {
+	return fmt.Errorf("there is no calendar %q; `echomind calendars list` shows those there are", clip(name, 63))
+}
+
 // refusedCalendar says what is wrong with a calendar.
 func refusedCalendar(what, name string, err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("there is no calendar %q; `echomind calendars list` shows those there are", clip(name, 63))
+		return noCalendar(name)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%s: %w", what, err)
 	case pg.ConstraintName == "calendars_name_form":
-		return usagef("NAME %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(name, 70))
+		return wrongName(name)
 	case pg.ConstraintName == "calendars_entries_size":
 		return fmt.Errorf("%s: its entries have more than %d bytes; leave out what is over, or write rules", what, calendars.MaxBytes)
 	case pg.ConstraintName == "connectors_calendar_known":

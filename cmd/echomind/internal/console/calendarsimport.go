@@ -58,20 +58,27 @@ Schedules that name the calendar are planned anew. The file - is standard input.
 			return err
 		}
 		p.Name, p.By = args[0], person()
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			done := importedCalendar{calendarView: viewCalendar(dbgen.Calendar{Name: p.Name, TimeZone: p.TimeZone, Entries: p.Entries}, nil), Left: left}
-			if !dryRun {
+		done := importedCalendar{calendarView: viewCalendar(dbgen.Calendar{Name: p.Name, TimeZone: p.TimeZone, Entries: p.Entries}, nil), Left: left, Written: !dryRun}
+		done.calendarView, err = either(c.Context(), f, func(pool *pgxpool.Pool) (v calendarView, err error) {
+			if v = done.calendarView; !dryRun {
 				written, err := ask(c.Context(), pool, "put_calendar", func(ctx context.Context, q *dbgen.Queries) (dbgen.Calendar, error) { return q.PutCalendar(ctx, p) })
 				if err != nil {
-					return refusedCalendar("write the calendar", p.Name, err)
+					return v, refusedCalendar("write the calendar", p.Name, err)
 				}
-				done.calendarView, done.Written = viewCalendar(written, nil), true
+				v = viewCalendar(written, nil)
 			}
-			if done.Connectors, err = calendarUsers(c.Context(), pool, p.Name); err != nil {
-				return err
+			v.Connectors, err = calendarUsers(c.Context(), pool, p.Name)
+			return v, err
+		}, func(r *remote) (calendarView, error) {
+			if dryRun {
+				return done.calendarView, nil
 			}
-			return out.show(c.OutOrStdout(), done, func(w io.Writer) error { return printImported(w, done) })
+			return r.putCalendar(c.Context(), p)
 		})
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), done, func(w io.Writer) error { return printImported(w, done) })
 	}
 	return c
 }

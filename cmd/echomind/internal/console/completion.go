@@ -34,6 +34,10 @@ func completions(f *finder, c *cobra.Command) {
 		"connector":      f.completeConnectors,
 		"condition":      f.completeConditions,
 		"mode":           cobra.FixedCompletions([]cobra.Completion{blackouts.Skip, blackouts.Defer}, cobra.ShellCompDirectiveNoFileComp),
+		"events":         cobra.FixedCompletions(webhookEvents, cobra.ShellCompDirectiveNoFileComp),
+		"enabled":        cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
+		"state":          cobra.FixedCompletions(deliveryStates, cobra.ShellCompDirectiveNoFileComp),
+		"result":         cobra.FixedCompletions([]cobra.Completion{"skipped", "failed"}, cobra.ShellCompDirectiveNoFileComp),
 		"deletion-guard": cobra.FixedCompletions([]cobra.Completion{guardOn, guardOff}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	for name, complete := range flags {

@@ -43,8 +43,8 @@ documents are not found any more and are swept. The ledger stays: see echomind r
 	yes := c.Flags().Bool("yes", false, "delete without asking")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !*yes && !isTerminal(c.InOrStdin()) {
-			return usagef("%s: the documents are lost for good; add --yes if you mean it", c.CommandPath())
+		if err := wantsYes(c, *yes, "the documents are lost for good"); err != nil {
+			return err
 		}
 		some, err := either(c.Context(), f, func(pool *pgxpool.Pool) (some deletedSome, err error) {
 			those := args

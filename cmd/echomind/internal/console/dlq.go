@@ -82,29 +82,29 @@ why it was given up. Their contents are shown by dlq show ID.`,
 		}
 		filter := chosen.Filter
 		filter.After = *after
-		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
-			var found []deadletter.Letter
+		found, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) ([]letterView, error) {
+			found := []letterView{}
 			for letter, err := range deadletter.Walk(c.Context(), stream, letterRuns(pool), filter) {
 				if err != nil {
-					return err
+					return nil, err
 				}
-				if found = append(found, letter); len(found) > *limit {
+				if found = append(found, viewLetter(letter)); len(found) > *limit {
 					break
 				}
 			}
-			more := len(found) > *limit
-			found = found[:min(len(found), *limit)]
-			views := make([]letterView, len(found))
-			for i, l := range found {
-				views[i] = viewLetter(l)
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printLetters(w, found, more) })
-		})
+			return found, nil
+		}, func(r *remote) ([]letterView, error) { return r.listLetters(c.Context(), filter, *limit+1) })
+		if err != nil {
+			return err
+		}
+		more := len(found) > *limit
+		found = found[:min(len(found), *limit)]
+		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printLetters(w, found, more) })
 	}
 	return c
 }
 
-func printLetters(w io.Writer, found []deadletter.Letter, more bool) error {
+func printLetters(w io.Writer, found []letterView, more bool) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no dead letters")
 		return err
@@ -113,7 +113,7 @@ func printLetters(w io.Writer, found []deadletter.Letter, more bool) error {
 	rows := make([][]string, len(found))
 	for i, l := range found {
 		rows[i] = []string{
-			strconv.FormatUint(l.ID, 10), clip(l.Subject, 40), numberOrDash(l.ConnectorID), clip(orDash(&l.SourceID), 40),
+			strconv.FormatUint(l.ID, 10), clip(l.Subject, 40), idOrDash(l.ConnectorID), clip(orDash(l.SourceID), 40),
 			strconv.Itoa(l.Tries), strconv.Itoa(l.Deliveries), clock.Optional(l.FirstAt, now), clock.At(l.LastAt, now),
 			clip(l.Reason, 80),
 		}
@@ -127,11 +127,11 @@ func printLetters(w io.Writer, found []deadletter.Letter, more bool) error {
 	return err
 }
 
-func numberOrDash(id int32) string {
-	if id == 0 {
+func idOrDash(id *int32) string {
+	if id == nil {
 		return "-"
 	}
-	return strconv.Itoa(int(id))
+	return strconv.Itoa(int(*id))
 }
 
 // letters are the flags that say which dead letters are meant.
@@ -152,6 +152,19 @@ func (l *letters) check(c *cobra.Command) error {
 		return usagef("--connector %d: must be a connector's number, 1 or more", l.ConnectorID)
 	}
 	return nil
+}
+
+// eitherLetters asks Postgres and the stream of dead letters, or the server that commands work on.
+func eitherLetters[T any](
+	ctx context.Context, f *finder, here func(*pgxpool.Pool, *broker.Letters) (T, error), through func(*remote) (T, error),
+) (T, error) {
+	return eitherOf(f, func() (found T, err error) {
+		err = f.withLetters(ctx, func(pool *pgxpool.Pool, stream *broker.Letters) (err error) {
+			found, err = here(pool, stream)
+			return err
+		})
+		return found, err
+	}, through)
 }
 
 // withLetters opens Postgres and the stream of dead letters, and closes them after work.
@@ -194,13 +207,17 @@ func letterID(text string) (uint64, error) {
 	return id, nil
 }
 
+func noLetter(id uint64) error {
+	return fmt.Errorf("there is no dead letter %d; `echomind dlq list` shows those there are", id)
+}
+
 // letterByID reads one dead letter, with its connector where that can be told.
 func letterByID(
 	ctx context.Context, pool *pgxpool.Pool, stream *broker.Letters, id uint64,
 ) (deadletter.Letter, deadletter.Content, []byte, error) {
 	raw, err := stream.Get(ctx, id)
 	if errors.Is(err, broker.ErrNoLetter) {
-		err = fmt.Errorf("there is no dead letter %d; `echomind dlq list` shows those there are", id)
+		err = noLetter(id)
 	}
 	if err != nil {
 		return deadletter.Letter{}, deadletter.Content{}, nil, err

@@ -40,25 +40,24 @@ tried again by itself.`,
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
-			n := 0
+		n, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) (n int, _ error) {
 			for letter, err := range chosen.pick(c.Context(), pool, stream, args) {
 				if err == nil {
 					err = stream.Remove(c.Context(), letter.ID)
 				}
 				if err != nil {
-					return err
+					return n, err
 				}
 				n++
 			}
-			return out.show(c.OutOrStdout(), dropped{n}, func(w io.Writer) error {
-				word := "dead letters"
-				if n == 1 {
-					word = "dead letter"
-				}
-				_, err := fmt.Fprintf(w, "removed %d %s\n", n, word)
-				return err
-			})
+			return n, nil
+		}, func(r *remote) (int, error) { return r.dropLetters(c.Context(), chosen, args) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), dropped{n}, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "removed %d %s\n", n, map[bool]string{true: "dead letter", false: "dead letters"}[n == 1])
+			return err
 		})
 	}
 	return c

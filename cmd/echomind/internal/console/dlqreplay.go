@@ -42,29 +42,33 @@ With --all those that cannot be replayed stay, each with its reason, and the exi
 	}
 	chosen, out := selectLetters(c), withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
-			r := replaying{pool: pool, stream: stream, alone: !chosen.all, done: []replayed{}}
-			if *out == forPeople {
-				r.shown = c.OutOrStdout()
-			}
-			err := r.all(c.Context(), chosen.pick(c.Context(), pool, stream, args))
-			if err == nil && r.failed > 0 {
-				err = r.refused()
-			}
-			if *out == forPrograms {
-				return errors.Join(err, out.show(c.OutOrStdout(), r.done, nil))
-			}
-			if err == nil && len(r.done) == 0 {
-				_, err = fmt.Fprintln(r.shown, "no dead letters")
-			}
-			return err
+		r := &replaying{alone: !chosen.all, done: []replayed{}}
+		if *out != forPrograms {
+			r.shown = c.OutOrStdout()
+		}
+		_, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) (*replaying, error) {
+			r.pool, r.stream = pool, stream
+			return r, r.all(c.Context(), chosen.pick(c.Context(), pool, stream, args))
+		}, func(through *remote) (*replaying, error) {
+			return r, through.replayLetters(c.Context(), chosen, args, r)
 		})
+		if err == nil && r.failed > 0 {
+			err = r.refused()
+		}
+		if *out == forPrograms {
+			return errors.Join(err, out.show(c.OutOrStdout(), r.done, nil))
+		}
+		if err == nil && len(r.done) == 0 {
+			_, err = fmt.Fprintln(r.shown, "no dead letters")
+		}
+		return err
 	}
 	return c
 }
 
 // replaying is one command's work.
 type replaying struct {
+	// pool and stream are nil where a server does it.
 	pool   *pgxpool.Pool
 	stream *broker.Letters
 	// shown is where people see each letter as soon as it is done; nil for programs.
@@ -135,6 +139,16 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 // settle removes a letter, now that what it asks for is committed, and tells what came of it. One that is not removed,
 // because the process or the broker ends here, is replayed once more some day.
 func (r *replaying) settle(ctx context.Context, l deadletter.Letter, at time.Time, why error) error {
+	if why == nil {
+		if err := r.stream.Remove(ctx, l.ID); err != nil {
+			return fmt.Errorf("it is fetched again, but dead letter %d stays; replaying it once more is harmless: %w", l.ID, err)
+		}
+	}
+	return r.tell(l, at, why)
+}
+
+// tell says what came of a letter.
+func (r *replaying) tell(l deadletter.Letter, at time.Time, why error) error {
 	one := replayed{ID: l.ID, ConnectorID: unlessZero(l.ConnectorID), SourceID: unlessZero(l.SourceID)}
 	var line string
 	if why != nil {
@@ -143,9 +157,6 @@ func (r *replaying) settle(ctx context.Context, l deadletter.Letter, at time.Tim
 		said := r.last.Error()
 		one.Error, line = &said, said
 	} else {
-		if err := r.stream.Remove(ctx, l.ID); err != nil {
-			return fmt.Errorf("it is fetched again, but dead letter %d stays; replaying it once more is harmless: %w", l.ID, err)
-		}
 		one.TriggeredAt = utc(&at)
 		what := fmt.Sprintf("connector %d is synced again", l.ConnectorID)
 		if l.SourceID != "" {

@@ -30,7 +30,7 @@ type letterDetails struct {
 	Connector *ownerView      `json:"connector"`
 	Document  *documentState  `json:"document"`
 	Message   json.RawMessage `json:"message"`
-	// Problem and Head say of a payload that is no message why, and how it begins.
+	// Problem and Head say of a payload that is no message why, and how it begins; a server does not show that.
 	Problem *string `json:"problem"`
 	Head    *string `json:"head"`
 }
@@ -64,19 +64,20 @@ with secrets masked. People see the beginning of long texts; -o json has all of 
 		if err != nil {
 			return err
 		}
-		return f.withLetters(c.Context(), func(pool *pgxpool.Pool, stream *broker.Letters) error {
+		d, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) (d letterDetails, _ error) {
 			letter, content, data, err := letterByID(c.Context(), pool, stream, id)
 			if err != nil {
-				return err
+				return d, err
 			}
-			d := letterDetails{letterView: viewLetter(letter)}
-			if err := d.present(c.Context(), pool, letter); err != nil {
-				return err
-			}
+			d = letterDetails{letterView: viewLetter(letter)}
 			carried := deadletter.Carry(letter, content, data)
 			d.Message, d.Problem, d.Head = carried.Message, carried.Problem, carried.Head
-			return out.show(c.OutOrStdout(), d, d.print)
-		})
+			return d, d.present(c.Context(), pool, letter)
+		}, func(r *remote) (letterDetails, error) { return r.letter(c.Context(), id) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), d, d.print)
 	}
 	return c
 }
@@ -148,6 +149,10 @@ func (d letterDetails) print(w io.Writer) error {
 		{"size", d.size()},
 	}
 	if err := table(w, []string{"id", strconv.FormatUint(d.ID, 10)}, rows); err != nil {
+		return err
+	}
+	if d.Problem != nil && d.Head == nil {
+		_, err := fmt.Fprintf(w, "\n%s; how it begins is shown with DATABASE_URL and NATS_URL alone\n", printable(*d.Problem))
 		return err
 	}
 	if d.Problem != nil {

@@ -16,17 +16,29 @@ import (
 func either[T any](
 	ctx context.Context, f *finder, database func(*pgxpool.Pool) (T, error), through func(*remote) (T, error),
 ) (found T, err error) {
-	s, is, err := f.server()
-	if err != nil {
-		return found, err
-	}
-	if !is {
+	return eitherOf(f, func() (found T, err error) {
 		err = f.withPool(ctx, func(pool *pgxpool.Pool) (err error) {
 			found, err = database(pool)
 			return err
 		})
 		return found, err
+	}, through)
+}
+
+// eitherOf is either, of what needs more than a database.
+func eitherOf[T any](f *finder, here func() (T, error), through func(*remote) (T, error)) (found T, err error) {
+	s, is, err := f.server()
+	if err != nil {
+		return found, err
 	}
+	if !is {
+		return here()
+	}
+	return throughServer(f, s, through)
+}
+
+// throughServer has a server do it.
+func throughServer[T any](f *finder, s server, through func(*remote) (T, error)) (found T, err error) {
 	r, err := f.remote(s)
 	if err != nil {
 		return found, err

@@ -47,50 +47,68 @@ The epoch is a number that grows with each time that a key is given.`,
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			moment, err := ask(c.Context(), pool, "now", now)
-			if err != nil {
-				return fmt.Errorf("read the time: %w", err)
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (locksFound, error) { return locksOf(c.Context(), pool) },
+			func(r *remote) (locksFound, error) { return r.locks(c.Context(), never[lockView]) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.list, func(w io.Writer) error {
+			if len(found.list) == 0 {
+				_, err := fmt.Fprintln(w, "no run holds a lock, or waits for one")
+				return err
 			}
-			found, err := ask(c.Context(), pool, "locks", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListLocksRow, error) {
-				return q.ListLocks(ctx, maxLocks)
-			})
-			if err != nil {
-				return fmt.Errorf("list the locks: %w", err)
+			rows := make([][]string, len(found.list))
+			for i, l := range found.list {
+				rows[i] = l.row(found.seen)
 			}
-			views, rows := make([]lockView, len(found)), make([][]string, len(found))
-			for i, l := range found {
-				views[i] = lockView{
-					Key: l.Key, Epoch: l.Epoch, RunID: l.RunID, ConnectorID: l.ConnectorID, ConnectorName: l.ConnectorName, AcquiredAt: utc(l.AcquiredAt),
-					ExpiresAt: utc(l.ExpiresAt), Waiting: l.Waiting,
-				}
-				rows[i] = lockRow(l, moment)
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				if len(found) == 0 {
-					_, err := fmt.Fprintln(w, "no run holds a lock, or waits for one")
-					return err
-				}
-				return table(w, []string{"KEY", "EPOCH", "CONNECTOR", "RUN", "SINCE", "ENDS IN", "WAITING"}, rows)
-			})
+			return table(w, []string{"KEY", "EPOCH", "CONNECTOR", "RUN", "SINCE", "ENDS IN", "WAITING"}, rows)
 		})
 	}
 	return c
 }
 
-func lockRow(l dbgen.ListLocksRow, now time.Time) []string {
+// locksFound are locks at a moment.
+type locksFound struct {
+	list []lockView
+	seen time.Time
+}
+
+func locksOf(ctx context.Context, pool *pgxpool.Pool) (found locksFound, err error) {
+	if found.seen, err = ask(ctx, pool, "now", now); err != nil {
+		return found, fmt.Errorf("read the time: %w", err)
+	}
+	rows, err := ask(ctx, pool, "locks", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListLocksRow, error) {
+		return q.ListLocks(ctx, maxLocks)
+	})
+	if err != nil {
+		return found, fmt.Errorf("list the locks: %w", err)
+	}
+	found.list = make([]lockView, len(rows))
+	for i, l := range rows {
+		found.list[i] = lockView{
+			Key: l.Key, Epoch: l.Epoch, RunID: l.RunID, ConnectorID: l.ConnectorID, ConnectorName: l.ConnectorName, AcquiredAt: utc(l.AcquiredAt),
+			ExpiresAt: utc(l.ExpiresAt), Waiting: l.Waiting,
+		}
+	}
+	return found, nil
+}
+
+func (l lockView) row(now time.Time) []string {
 	waiting := strconv.Itoa(int(l.Waiting))
-	if l.Epoch == nil {
+	if l.Epoch == nil || l.AcquiredAt == nil || l.ExpiresAt == nil {
 		return []string{l.Key, "-", "-", "-", "-", "-", waiting}
 	}
-	ends := "ended"
+	ends, who, run := "ended", "-", "-" // a server names no connector that whoever asks does not see
 	if l.ExpiresAt.After(now) {
 		ends = clock.Span(l.ExpiresAt.Sub(now))
 	}
-	return []string{
-		l.Key, strconv.FormatInt(*l.Epoch, 10), numberAndName(*l.ConnectorID, l.ConnectorName), l.RunID.String()[:shortest],
-		clock.At(*l.AcquiredAt, now), ends, waiting,
+	if l.ConnectorID != nil {
+		who = numberAndName(*l.ConnectorID, l.ConnectorName)
 	}
+	if l.RunID != nil {
+		run = shortID(*l.RunID)
+	}
+	return []string{l.Key, strconv.FormatInt(*l.Epoch, 10), who, run, clock.At(*l.AcquiredAt, now), ends, waiting}
 }
 
 func numberAndName(id int32, name *string) string {
@@ -131,26 +149,25 @@ gone, the next run has it when the lock's time is over: the answer says when.`,
 	out := withOutput(c)
 	c.ValidArgsFunction = f.completeLocks
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if !*yes && !isTerminal(c.InOrStdin()) {
-			return usagef("%s: the run that holds it loses what it does under the lock; add --yes if you mean it", c.CommandPath())
+		if err := wantsYes(c, *yes, "the run that holds it loses what it does under the lock"); err != nil {
+			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		done, err := either(c.Context(), f, func(pool *pgxpool.Pool) (done released, err error) {
 			var epoch *int64
 			if !*yes {
-				var err error
 				if epoch, err = confirmRelease(c, pool, args[0]); err != nil {
-					return err
+					return done, err
 				}
 			}
-			done, err := releaseLock(c.Context(), pool, args[0], epoch)
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "released %s, which run %s of connector %d held in epoch %d; the next has it when that run gives it back, by %s at the latest\n",
-					done.Key, done.RunID, done.ConnectorID, done.Epoch, done.ExpiresAt.Local().Format(time.TimeOnly))
-				return err
-			})
+			return releaseLock(c.Context(), pool, args[0], epoch)
+		}, func(r *remote) (released, error) { return r.releaseLock(c, args[0], *yes) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "released %s, which run %s of connector %d held in epoch %d; the next has it when that run gives it back, by %s at the latest\n",
+				printable(done.Key), done.RunID, done.ConnectorID, done.Epoch, done.ExpiresAt.Local().Format(time.TimeOnly))
+			return err
 		})
 	}
 	return c
@@ -168,12 +185,16 @@ func confirmRelease(c *cobra.Command, pool *pgxpool.Pool, key string) (*int64, e
 		return nil, nobodyHas(key)
 	}
 	l := found[0]
-	question := fmt.Sprintf("lock %s is held by run %s of connector %s in epoch %d\nRelease? [y/N] ",
-		printable(l.Key), l.RunID, printable(numberAndName(l.ConnectorID, l.ConnectorName)), l.Epoch)
-	if err = confirm(c.InOrStdin(), c.ErrOrStderr(), question); errors.Is(err, errNotConfirmed) {
-		err = errNotReleased
+	return &l.Epoch, askRelease(c, l.Key, l.RunID, numberAndName(l.ConnectorID, l.ConnectorName), l.Epoch)
+}
+
+func askRelease(c *cobra.Command, key string, run uuid.UUID, connector string, epoch int64) error {
+	question := fmt.Sprintf("lock %s is held by run %s of connector %s in epoch %d\nRelease? [y/N] ", printable(key), run, printable(connector), epoch)
+	err := confirm(c.InOrStdin(), c.ErrOrStderr(), question)
+	if errors.Is(err, errNotConfirmed) {
+		return errNotReleased
 	}
-	return &l.Epoch, err
+	return err
 }
 
 func releaseLock(ctx context.Context, pool *pgxpool.Pool, key string, epoch *int64) (released, error) {
@@ -185,11 +206,15 @@ func releaseLock(ctx context.Context, pool *pgxpool.Pool, key string, epoch *int
 	case err != nil:
 		return released{}, fmt.Errorf("release lock %s: %w", key, err)
 	case len(gone) == 0 && epoch != nil:
-		return released{}, fmt.Errorf("lock %s: who held it has freed it meanwhile; nothing is released", key)
+		return released{}, freedMeanwhile(key)
 	case len(gone) == 0:
 		return released{}, nobodyHas(key)
 	}
 	return released{Key: key, Epoch: gone[0].Epoch, RunID: gone[0].RunID, ConnectorID: gone[0].ConnectorID, ReleasedBy: by, ExpiresAt: gone[0].ExpiresAt.UTC()}, nil
+}
+
+func freedMeanwhile(key string) error {
+	return fmt.Errorf("lock %s: who held it has freed it meanwhile; nothing is released", clip(key, 130))
 }
 
 func nobodyHas(key string) error {

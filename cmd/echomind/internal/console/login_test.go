@@ -29,6 +29,7 @@ type away struct {
 	terminal
 	server *httptest.Server
 	file   string
+	config api.Config
 }
 
 func newAway(t *testing.T) away {
@@ -37,7 +38,7 @@ func newAway(t *testing.T) away {
 }
 
 // fromAway is the terminal of somebody who has the API of the same database alone.
-func (u terminal) fromAway() away {
+func (u terminal) fromAway(more ...func(*api.Config)) away {
 	t := u.t
 	t.Helper()
 	var cfg api.Config
@@ -45,6 +46,9 @@ func (u terminal) fromAway() away {
 	cfg.DatabaseURL, cfg.NATSURL = u.lookup.DatabaseURL, "nats://127.0.0.1:1"
 	if u.lookup.NATSURL != "" {
 		cfg.NATSURL = u.lookup.NATSURL
+	}
+	for _, change := range more {
+		change(&cfg)
 	}
 	pool, err := postgres.Open(t.Context(), cfg.DatabaseURL, "echomind-api", 2, postgres.As("echomind_api"))
 	require.NoError(t, err)
@@ -61,7 +65,7 @@ func (u terminal) fromAway() away {
 	}
 	folder, err := os.UserConfigDir()
 	require.NoError(t, err)
-	return away{u, server, filepath.Join(folder, "echomind", "login.json")}
+	return away{u, server, filepath.Join(folder, "echomind", "login.json"), cfg}
 }
 
 // token is one of a user's, for all scopes.

@@ -15,23 +15,30 @@ import (
 // progressEvery is how often a progress whose numbers alone change is written where nobody can write over it.
 const progressEvery = 5 * time.Second
 
-// Progress shows what await.Verdict sees, with the rate and what is left: on a terminal in one line that is written over,
-// elsewhere a line for each change of state, and for numbers every few seconds. end closes the line.
+// Progress shows what await.Verdict sees, with the rate and what is left. end closes the line.
 func Progress(w io.Writer) (show func(await.Progress), end func()) {
-	began := time.Now()
 	pace := &pace{}
+	say, end := progressLines(w)
+	return func(p await.Progress) {
+		now := time.Now()
+		say(p.String()+pace.at(p, now), now)
+	}, end
+}
+
+// progressLines writes how far something has come: on a terminal in one line that is written over, elsewhere as a line where it says something new, and
+// new numbers every few seconds. end closes the line.
+func progressLines(w io.Writer) (say func(line string, now time.Time), end func()) {
 	if !isTerminal(w) {
 		lines := &sparse{}
-		return func(p await.Progress) {
-			now := time.Now()
-			if line := p.String() + pace.at(p, now); lines.due(line, now) {
+		return func(line string, now time.Time) {
+			if lines.due(line, now) {
 				_, _ = fmt.Fprintln(w, printable(line))
 			}
 		}, func() {}
 	}
-	return func(p await.Progress) {
-			now := time.Now()
-			_, _ = fmt.Fprintf(w, "\r\x1b[K%s  %s", printable(p.String()+pace.at(p, now)), clock.Span(now.Sub(began)))
+	began := time.Now()
+	return func(line string, now time.Time) {
+			_, _ = fmt.Fprintf(w, "\r\x1b[K%s  %s", printable(line), clock.Span(now.Sub(began)))
 		}, func() {
 			_, _ = fmt.Fprintln(w)
 		}

@@ -115,16 +115,16 @@ func TestConnectorsAreAddedAndChangedTheSameThroughAServer(t *testing.T) {
 		require.Equal(t, standing(here), standing(there), "%v", one.update)
 	}
 	for stderr, args := range map[string][]string{
-		"echomind: add the connector: 422 ":                    {"connectors", "add", "--name", "x", "--type", "wiki"},
-		"--config, for type web: ":                             {"connectors", "update", "1", "--type", "web"},
-		`--type "": must be a type`:                            {"connectors", "list", "--type", ""},
-		"--user 0: must be a user's number":                    {"connectors", "list", "--user", "0"},
-		`body.calendar "nowhere" is no calendar`:               {"connectors", "update", "1", "--time-zone", "UTC", "--cron", "0 0 1 1 *", "--calendar", "nowhere"},
-		"does not work through a server yet: set DATABASE_URL": {"connectors", "add", "--name", "x", "--type", "tidy", "--scope", "system"},
-		"--config, for type file: ":                            {"connectors", "update", "1", "--config", "{}"},
-		"there is no connector 99":                             {"connectors", "update", "99", "--name", "y"},
-		"the connector runs after nobody":                      {"connectors", "update", "1", "--accept", "skipped"},
-		`--run-after: there is no connector "nobody"`:          {"connectors", "update", "1", "--run-after", "nobody"},
+		"echomind: add the connector: 422 ":                 {"connectors", "add", "--name", "x", "--type", "wiki"},
+		"body.type must be a type that /api/v1/types lists": {"connectors", "add", "--name", "x", "--type", "tidy", "--scope", "system"},
+		"--config, for type web: ":                          {"connectors", "update", "1", "--type", "web"},
+		`--type "": must be a type`:                         {"connectors", "list", "--type", ""},
+		"--user 0: must be a user's number":                 {"connectors", "list", "--user", "0"},
+		`body.calendar "nowhere" is no calendar`:            {"connectors", "update", "1", "--time-zone", "UTC", "--cron", "0 0 1 1 *", "--calendar", "nowhere"},
+		"--config, for type file: ":                         {"connectors", "update", "1", "--config", "{}"},
+		"there is no connector 99":                          {"connectors", "update", "99", "--name", "y"},
+		"the connector runs after nobody":                   {"connectors", "update", "1", "--accept", "skipped"},
+		`--run-after: there is no connector "nobody"`:       {"connectors", "update", "1", "--run-after", "nobody"},
 	} {
 		out := u.through(args...)
 		require.NotEqual(t, 0, out.code)

@@ -24,6 +24,7 @@ type remoteRun struct {
 	ProgressTotal *int64  `json:"progress_total"`
 	ProgressText  *string `json:"progress_text"`
 	CheckpointNo  int64   `json:"checkpoint_no"`
+	ConfigVersion int64   `json:"config_version"`
 }
 
 // remoteRuns is a page of runs.
@@ -45,7 +46,7 @@ func (r remoteRun) row() dbgen.SchedulerRun {
 		ErrorMessage: r.ErrorMessage, Total: r.Total, Stored: r.Stored, DocumentsProcessed: r.DocumentsProcessed, DocumentsFailed: r.DocumentsFailed,
 		DocumentsDeleted: r.DocumentsDeleted, DocumentsUnchanged: r.DocumentsUnchanged, ChunksStored: r.ChunksStored, CheckpointNo: r.CheckpointNo, ListingWhole: r.ListingWhole,
 		WaitsUntil: r.WaitsUntil, WaitMessage: r.WaitMessage, ProgressDone: r.ProgressDone, ProgressTotal: r.ProgressTotal, ProgressText: r.ProgressText,
-		Warnings: warnings, Result: absent(r.Result),
+		Warnings: warnings, Result: absent(r.Result), ConfigVersion: r.ConfigVersion,
 	}
 }
 
@@ -245,7 +246,7 @@ func (r *remote) openRun(ctx context.Context, text string, least, greatest uuid.
 	}
 	var found []dbgen.SchedulerRun
 	for _, one := range open {
-		if id := one.ID.String(); id >= least.String() && id <= greatest.String() {
+		if begins(one.ID, least, greatest) {
 			found = append(found, one.row())
 		}
 	}

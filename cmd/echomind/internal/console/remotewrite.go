@@ -16,9 +16,6 @@ import (
 
 // add adds the connector that the flags describe.
 func (r *remote) add(c *cobra.Command, flags *connectorFlags) (none connector, _ error) {
-	if flags.scope == systemScope {
-		return none, r.finder.notYet(r.server, "--scope "+systemScope)
-	}
 	if err := flags.checkSource(dbgen.AddConnectorParams{Type: flags.connectorType, Config: []byte(flags.config)}); err != nil {
 		return none, err
 	}

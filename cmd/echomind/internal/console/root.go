@@ -64,7 +64,7 @@ through a server without either: echomind login --help. Errors exit with 1, usag
 		PersistentPreRun: func(c *cobra.Command, _ []string) { f.command = c.CommandPath() },
 	}
 	c.SetHelpCommand(help())
-	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), blackoutsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f), login(), logout(), whoami(), callAPI())
+	c.AddCommand(connectors(f), connect(f), types(f), runs(f), schedule(f), documents(f), why(f), search(f), dlq(f), secrets(f), locks(f), limits(f), conditionsOf(f), calendarsOf(f), blackoutsOf(f), tokens(f), users(f), imported(f), migrate(f), streams(f), status(f), operations(f), webhooks(f), files(f), login(), logout(), whoami(), callAPI())
 	completions(f, c)
 	c.InitDefaultCompletionCmd()
 	for _, sub := range c.Commands() {

@@ -33,7 +33,7 @@ type runDetails struct {
 	ConfigVersion int64 `json:"config_version"`
 	// CheckpointNo is the number of the last checkpoint whose state became the connector's.
 	CheckpointNo int64 `json:"checkpoint_no"`
-	// InFlight is what is known of an open run alone; null of one that has ended.
+	// InFlight is what is known of an open run alone; null of one that has ended. A server shows neither it nor Resources.
 	InFlight *runInFlight `json:"in_flight"`
 	// LeftOut are documents that failed in this run and were not tried again since; null where they could not be read in time.
 	LeftOut []leftOut `json:"left_out"`
@@ -64,7 +64,10 @@ func showRun(f *finder) *cobra.Command {
 		Long: `Show all that the ledger knows of a run, open or ended: when it was due and why, each step and how long it took, its session, which
 is its id, and its try, the verdict and its reason, what was stored, and which documents were left out because they failed.
 
-The id is that of the table, 8 characters or more of it. Documents that failed are shown as long as no later run has tried them again.`,
+The id is that of the table, 8 characters or more of it. Documents that failed are shown as long as no later run has tried them again.
+
+A server does not show its try and its worker, what is in flight, the providers and locks that it has used, nor which documents were left out.
+It looks for an id that is not whole among the latest 10,000 runs.`,
 		Example: "  echomind runs show 0b6f1c2e\n  echomind runs show 0b6f1c2e-7a51-4c0e-9d4c-2f5f0a3c9b11 -o json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -76,15 +79,23 @@ The id is that of the table, 8 characters or more of it. Documents that failed a
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			d, r, seen, problem, err := detailsOfRun(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), d, func(w io.Writer) error { return d.print(w, r, seen, problem) })
-		})
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (foundRun, error) { return detailsOfRun(c.Context(), pool, args[0]) },
+			func(r *remote) (foundRun, error) { return r.detailsOfRun(c.Context(), args[0]) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.details, func(w io.Writer) error { return found.details.print(w, found.run, found.seen, found.problem) })
 	}
 	return c
+}
+
+// foundRun is what is known of a run at a moment.
+type foundRun struct {
+	details runDetails
+	run     dbgen.SchedulerRun
+	seen    time.Time
+	// problem says why the documents that it left out could not be read.
+	problem error
 }
 
 // runIDs are the least and the greatest id that begin with a text.
@@ -137,22 +148,21 @@ func severalRuns(text string, found []dbgen.SchedulerRun) error {
 	return fmt.Errorf("several runs begin with %s; give the whole id of one: %s", text, strings.Join(all, ", "))
 }
 
-// detailsOfRun gathers what is known of a run. problem says why the documents that it left out could not be read.
-func detailsOfRun(
-	ctx context.Context, pool *pgxpool.Pool, text string,
-) (d runDetails, r dbgen.SchedulerRun, seen time.Time, problem, err error) {
-	if r, err = runByID(ctx, pool, text); err != nil {
-		return d, r, seen, nil, err
+// detailsOfRun gathers what is known of a run.
+func detailsOfRun(ctx context.Context, pool *pgxpool.Pool, text string) (found foundRun, err error) {
+	if found.run, err = runByID(ctx, pool, text); err != nil {
+		return found, err
 	}
-	if seen, err = ask(ctx, pool, "now", now); err != nil {
-		return d, r, seen, nil, fmt.Errorf("read the time: %w", err)
+	r, d := found.run, &found.details
+	if found.seen, err = ask(ctx, pool, "now", now); err != nil {
+		return found, fmt.Errorf("read the time: %w", err)
 	}
 	called, err := connectorNames(ctx, pool, []int32{r.ConnectorID})
 	if err != nil {
-		return d, r, seen, nil, err
+		return found, err
 	}
-	d = runDetails{
-		namedRun: namedRun{run: runView(r, seen), ConnectorName: called.of(r.ConnectorID)}, ConfigVersion: r.ConfigVersion, CheckpointNo: r.CheckpointNo,
+	*d = runDetails{
+		namedRun: namedRun{run: runView(r, found.seen), ConnectorName: called.of(r.ConnectorID)}, ConfigVersion: r.ConfigVersion, CheckpointNo: r.CheckpointNo,
 		LeftOut: []leftOut{}, Resources: resourcesOf(r),
 	}
 	if r.Status == string(lifecycle.Running) {
@@ -166,22 +176,22 @@ func detailsOfRun(
 				Cut: more.Cut,
 			}
 		case !errors.Is(err, pgx.ErrNoRows): // it has ended since
-			return d, r, seen, nil, fmt.Errorf("read what is in flight: %w", err)
+			return found, fmt.Errorf("read what is in flight: %w", err)
 		}
 	}
 	if r.DocumentsFailed == 0 || r.TryID == nil {
-		return d, r, seen, nil, nil
+		return found, nil
 	}
 	failed, problem := ask(ctx, pool, "failed_in_run", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.FailedInTryRow, error) {
 		return q.FailedInTry(ctx, dbgen.FailedInTryParams{ConnectorID: r.ConnectorID, TryID: *r.TryID, Page: maxFailedShown})
 	})
-	if problem != nil {
+	if found.problem = problem; problem != nil {
 		d.LeftOut = nil
 	}
 	for _, one := range failed {
 		d.LeftOut = append(d.LeftOut, leftOut{SourceID: masks.URL(one.SourceID), Error: one.Error})
 	}
-	return d, r, seen, problem, ctx.Err()
+	return found, ctx.Err()
 }
 
 func (d runDetails) print(w io.Writer, r dbgen.SchedulerRun, now time.Time, problem error) error {

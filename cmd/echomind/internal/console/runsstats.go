@@ -97,7 +97,7 @@ RATE is the share of completed and skipped runs among those and failed ones. P50
 -o wide has also how long runs were queued, from the due time to the pick-up. Slots that were missed are no runs.
 
 Of all connectors at most the latest 300,000 runs are counted, and the answer says how far back they go; of each that is named the latest
-100,000. A connector has the type that it had when it ran, and the owner that it has now.`,
+100,000. Through a server it is the latest 100,000 of all, and what you see. A connector has the type that it had when it ran, and the owner that it has now.`,
 		Example: "  echomind runs stats --since 7d\n  echomind runs stats docs 3 --since 30d\n  echomind runs stats --type web --owner 7 -o json",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -124,53 +124,80 @@ Of all connectors at most the latest 300,000 runs are counted, and the answer sa
 				return err
 			}
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			s, called, seen, err := statistics(c.Context(), pool, chosen, args, *limit)
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), s, func(w io.Writer) error { return s.print(w, *out, called, seen) })
-		})
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) (foundStatistics, error) {
+			return statistics(c.Context(), pool, chosen, args, *limit)
+		}, func(r *remote) (foundStatistics, error) { return r.statistics(c.Context(), chosen, args, *limit) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found.runStatistics, func(w io.Writer) error { return found.print(w, *out) })
 	}
 	return c
 }
 
-func statistics(
-	ctx context.Context, pool *pgxpool.Pool, chosen *runFilter, named []string, limit int,
-) (s runStatistics, called connectorsNamed, seen time.Time, err error) {
-	var ids []int32
+// foundStatistics are statistics at a moment.
+type foundStatistics struct {
+	runStatistics
+	called connectorsNamed
+	seen   time.Time
+	// most is how many runs of all connectors are counted.
+	most int
+}
+
+// numbersOf are the numbers of connectors that are named, each once.
+func numbersOf(named []string, number func(string) (int32, error)) (ids []int32, _ error) {
 	for _, text := range named {
-		id, err := connectorID(ctx, pool, text)
+		id, err := number(text)
 		if err != nil {
-			return s, nil, seen, err
+			return nil, err
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
-	if seen, err = chosen.fix(ctx, pool); err != nil {
-		return s, nil, seen, err
+	return ids, nil
+}
+
+// begin says of which time the statistics are.
+func (s *foundStatistics) begin(chosen *runFilter) {
+	s.runStatistics = runStatistics{Since: chosen.from.UTC(), Until: earlier(chosen.to, s.seen).UTC(), Connectors: []connectorRuns{}}
+}
+
+func statistics(ctx context.Context, pool *pgxpool.Pool, chosen *runFilter, named []string, limit int) (s foundStatistics, _ error) {
+	s.most = maxStatRuns
+	ids, err := numbersOf(named, func(text string) (int32, error) { return connectorID(ctx, pool, text) })
+	if err != nil {
+		return s, err
 	}
-	s = runStatistics{Since: chosen.from.UTC(), Until: earlier(chosen.to, seen).UTC(), Connectors: []connectorRuns{}}
+	if s.seen, err = chosen.fix(ctx, pool); err != nil {
+		return s, err
+	}
+	s.begin(chosen)
 	var found []dbgen.StatRunsRow
 	if len(ids) > 0 {
 		found, err = statsOfSome(ctx, pool, chosen, ids, limit)
 	} else {
-		found, err = statsOfAll(ctx, pool, chosen, &s, limit)
+		found, err = statsOfAll(ctx, pool, chosen, &s.runStatistics, limit)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return s, nil, seen, fmt.Errorf("count runs: %w; a later --since has fewer of them", err)
+		return s, fmt.Errorf("count runs: %w; a later --since has fewer of them", err)
 	}
 	if err != nil {
-		return s, nil, seen, fmt.Errorf("count runs: %w", err)
+		return s, fmt.Errorf("count runs: %w", err)
 	}
 	of := make([]int32, len(found))
 	for i, r := range found {
 		of[i] = r.ConnectorID
 	}
-	if called, err = connectorNames(ctx, pool, of); err != nil {
-		return s, nil, seen, err
+	if s.called, err = connectorNames(ctx, pool, of); err != nil {
+		return s, err
 	}
+	s.fill(found, limit)
+	return s, nil
+}
+
+// fill takes the counts of connectors, as they are to be shown, and those of all, with the number 0, before them.
+func (s *foundStatistics) fill(found []dbgen.StatRunsRow, limit int) {
 	for _, r := range found {
 		if r.ConnectorID == 0 {
 			s.All = countsOf(r)
@@ -180,12 +207,11 @@ func statistics(
 			break
 		}
 		one := connectorRuns{ConnectorID: r.ConnectorID, runCounts: countsOf(r)}
-		if c, there := called[r.ConnectorID]; there {
+		if c, there := s.called[r.ConnectorID]; there {
 			one.ConnectorName, one.Type, one.UserID = &c.Name, &c.Type, c.UserID
 		}
 		s.Connectors = append(s.Connectors, one)
 	}
-	return s, called, seen, nil
 }
 
 // statsOfAll has a row for each connector, and one for all before them. It says in s how far back it looked, where that is not all.
@@ -217,14 +243,14 @@ func statsOfSome(ctx context.Context, pool *pgxpool.Pool, chosen *runFilter, ids
 	})
 }
 
-func (s runStatistics) print(w io.Writer, out output, called connectorsNamed, now time.Time) error {
+func (s foundStatistics) print(w io.Writer, out output) error {
 	if len(s.Connectors) == 0 {
-		_, err := fmt.Fprintf(w, "no runs ended since %s that match\n", clock.At(s.Since, now))
+		_, err := fmt.Fprintf(w, "no runs ended since %s that match\n", clock.At(s.Since, s.seen))
 		return err
 	}
 	rows := make([][]string, 0, len(s.Connectors)+1)
 	for _, c := range s.Connectors {
-		rows = append(rows, c.row(called.say(c.ConnectorID), out))
+		rows = append(rows, c.row(s.called.say(c.ConnectorID), out))
 	}
 	if len(s.Connectors) > 1 || s.More {
 		rows = append(rows, s.All.row("all", out))
@@ -242,7 +268,7 @@ func (s runStatistics) print(w io.Writer, out output, called connectorsNamed, no
 	}
 	if err == nil && s.LookedBackTo != nil {
 		_, err = fmt.Fprintf(w, "of the latest %d runs, back to %s; for those before: --until %s\n",
-			maxStatRuns, clock.At(*s.LookedBackTo, now), s.LookedBackTo.Format(time.RFC3339Nano))
+			s.most, clock.At(*s.LookedBackTo, s.seen), s.LookedBackTo.Format(time.RFC3339Nano))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func preview(f *finder) *cobra.Command {
 		Short: "Show the slots of a connector's schedule and what becomes of each",
 		Long: `Show the slots of a connector's schedule and what becomes of each, in its time zone and in UTC. It changes nothing, and asks
 the code that the scheduler plans and claims by. It assumes that a scheduler is there all the time, and that each sync completes
-after --takes.
+after --takes. A server shows whole hours, at most 31 days and 500 lines, and sets no calendar.
 
 --next begins where the connector stands: at a sync that is under way, or at a try that it waits for; --last goes through a time that is over, as if nothing had been done before it.
 --set shows beside it what another schedule would do: cron, time_zone, refresh (as of --refresh), dst_gap, dst_overlap, spread,
@@ -55,33 +56,42 @@ deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, calendar,
 	c.MarkFlagsMutuallyExclusive("next", "last")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		span := previewSpan{minutes: cmp.Or(last.minutes, next.minutes, 7*24*60), past: last.minutes > 0, takes: takes.minutes}
+		answer, err := either(c.Context(), f, func(pool *pgxpool.Pool) (none previewAnswer, _ error) {
 			id, err := connectorID(c.Context(), pool, args[0])
 			if err != nil {
-				return err
+				return none, err
 			}
 			p, err := newPreview(c.Context(), pool, id)
 			if err != nil {
-				return err
+				return none, err
 			}
-			switch {
-			case last.minutes > 0:
-				p.from, p.until, p.past = p.now.Add(-time.Duration(last.minutes)*time.Minute), p.now, true
-			default:
-				if next.minutes == 0 {
-					next.minutes = 7 * 24 * 60
-				}
-				p.from, p.until = p.now, p.now.Add(time.Duration(next.minutes)*time.Minute)
+			if p.from, p.until = p.now, p.now.Add(time.Duration(span.minutes)*time.Minute); span.past {
+				p.from, p.until, p.past = p.now.Add(-time.Duration(span.minutes)*time.Minute), p.now, true
 			}
-			p.takes = time.Duration(takes.minutes) * time.Minute
-			answer, err := p.answer(c.Context(), set)
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return printPreview(w, answer, p.until) })
-		})
+			p.takes = time.Duration(span.takes) * time.Minute
+			return p.answer(c.Context(), set)
+		}, func(r *remote) (previewAnswer, error) { return r.preview(c.Context(), args[0], span, set) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), answer, func(w io.Writer) error { return printPreview(w, answer) })
 	}
 	return c
+}
+
+// previewSpan is the time that a preview goes through, and how long each sync is to take.
+type previewSpan struct {
+	minutes, takes int32
+	past           bool
+}
+
+// flag is the one that has said so.
+func (s previewSpan) flag() (name string, minutes int32) {
+	if s.past {
+		return "--last", s.minutes
+	}
+	return "--next", s.minutes
 }
 
 type previewAnswer struct {
@@ -139,41 +149,51 @@ func (p *slotPreview) answer(ctx context.Context, set []string) (a previewAnswer
 	return a, err
 }
 
-// with is the connector as it would be. The flags that change a connector read the values.
+// with is the connector as it would be.
 func (p *slotPreview) with(set []string) (dbgen.Connector, error) {
+	c, flags, err := setFlags(set, p.connector.ID)
+	if err != nil {
+		return p.connector, err
+	}
+	return flags.changed(c, p.connector), nil
+}
+
+// setFlags reads what --set gives of a connector, as the flags that change one do.
+func setFlags(set []string, id int32) (*cobra.Command, *connectorFlags, error) {
 	c := &cobra.Command{}
 	flags := addConnectorFlags(c)
 	known := []string{"cron", "time-zone", "refresh", "dst-gap", "dst-overlap", "spread", "deadline", "overlap", "once-per", "catch-up",
 		"catch-up-most", "catch-up-window", "calendar", "calendar-use"}
-	changed := p.connector
 	for _, s := range set {
 		name, value, found := strings.Cut(s, "=")
 		flag := strings.ReplaceAll(name, "_", "-")
 		if !found || !slices.Contains(known, flag) {
-			return changed, usagef("--set %q: must be COLUMN=VALUE, with one of %s", clip(s, 60), strings.ReplaceAll(strings.Join(known, ", "), "-", "_"))
+			return nil, nil, usagef("--set %q: must be COLUMN=VALUE, with one of %s", clip(s, 60), strings.ReplaceAll(strings.Join(known, ", "), "-", "_"))
 		}
 		if err := c.Flags().Set(flag, value); err != nil {
-			return changed, usagef("--set %s: %v", name, errorOf(err))
+			return nil, nil, usagef("--set %s: %v", name, errorOf(err))
 		}
 	}
 	if c.Flags().Changed("cron") && c.Flags().Changed("refresh") {
-		return changed, usagef("--set cron and --set refresh: give one of them")
+		return nil, nil, usagef("--set cron and --set refresh: give one of them")
 	}
-	if err := errors.Join(flags.check(c), flags.checkSchedule(c, changed.ID)); err != nil {
-		return changed, err
-	}
+	return c, flags, errors.Join(flags.check(c), flags.checkSchedule(c, id))
+}
+
+// changed is a connector with what the flags give of its schedule.
+func (f *connectorFlags) changed(c *cobra.Command, changed dbgen.Connector) dbgen.Connector {
 	o := dbgen.AddConnectorParams{
 		RefreshFreqMinutes: changed.RefreshFreqMinutes, ScheduleCron: changed.ScheduleCron, TimeZone: changed.TimeZone, DstGap: changed.DstGap,
 		DstOverlap: changed.DstOverlap, SpreadPercent: changed.SpreadPercent, DeadlineMinutes: changed.DeadlineMinutes, Overlap: changed.Overlap,
 		OncePer: changed.OncePer, CatchUp: changed.CatchUp, CatchUpMost: changed.CatchUpMost, CatchUpMinutes: changed.CatchUpMinutes,
 		Calendar: changed.Calendar, CalendarUse: changed.CalendarUse,
 	}
-	flags.apply(c, &o)
+	f.apply(c, &o)
 	changed.RefreshFreqMinutes, changed.ScheduleCron, changed.TimeZone, changed.DstGap = o.RefreshFreqMinutes, o.ScheduleCron, o.TimeZone, o.DstGap
 	changed.DstOverlap, changed.SpreadPercent, changed.DeadlineMinutes, changed.Overlap = o.DstOverlap, o.SpreadPercent, o.DeadlineMinutes, o.Overlap
 	changed.OncePer, changed.CatchUp, changed.CatchUpMost, changed.CatchUpMinutes = o.OncePer, o.CatchUp, o.CatchUpMost, o.CatchUpMinutes
 	changed.Calendar, changed.CalendarUse = o.Calendar, o.CalendarUse
-	return changed, nil
+	return changed
 }
 
 // errorOf is what a flag's value says of itself, without the flag's name.
@@ -220,7 +240,7 @@ func (p *slotPreview) blackoutsOf(ctx context.Context) ([]blackouts.Row, error) 
 	return all, err
 }
 
-func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
+func printPreview(w io.Writer, a previewAnswer) error {
 	for i, shown := range []*foresee.Schedule{&a.Now, a.Set} {
 		if shown == nil {
 			continue
@@ -239,7 +259,7 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 		if len(rows) == 0 {
 			says := shown.Note
 			if says == "" {
-				says = "no slot comes until " + until.UTC().Format(time.RFC3339)
+				says = "no slot comes until " + a.Until.UTC().Format(time.RFC3339)
 			}
 			if _, err := fmt.Fprintln(w, says); err != nil {
 				return err
@@ -260,7 +280,7 @@ func printPreview(w io.Writer, a previewAnswer, until time.Time) error {
 			}
 		}
 		if shown.Cut {
-			if _, err := fmt.Fprintf(w, "and more; the first %d are shown\n", mostEntries); err != nil {
+			if _, err := fmt.Fprintf(w, "and more; the first %d are shown\n", len(shown.Slots)); err != nil {
 				return err
 			}
 		}

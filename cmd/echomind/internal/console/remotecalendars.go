@@ -1,0 +1,117 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
+	"github.com/echomind/sync/sdk/client"
+)
+
+// nameForm is that of calendars and blackout windows, which the table checks where there is no server.
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
+
+// put writes something with a name whatever of it is there. A server is told which of the two it is: a version, or nothing.
+func put[T any](ask func(match *string) (T, error)) (T, error) {
+	answer, err := ask(new("*"))
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed { // there is none
+		return ask(nil)
+	}
+	return answer, err
+}
+
+// putBlackout adds a blackout window, or replaces what one says.
+func (r *remote) putBlackout(ctx context.Context, p dbgen.PutBlackoutParams) (none blackoutView, _ error) {
+	if !nameForm.MatchString(p.Name) {
+		return none, wrongName(p.Name)
+	}
+	body, err := json.Marshal(map[string]any{
+		"calendar": p.Calendar, "user_id": p.UserID, "type": p.Type, "provider": p.Provider, "mode": p.Mode, "spread_minutes": p.SpreadMinutes,
+		"except_connectors": append([]int32{}, p.ExceptConnectors...),
+	})
+	if err != nil {
+		return none, err
+	}
+	answer, err := put(func(match *string) (*client.BlackoutsPutResponse, error) {
+		return r.api.BlackoutsPutWithBodyWithResponse(ctx, p.Name, &client.BlackoutsPutParams{IfMatch: match}, "application/json", bytes.NewReader(body))
+	})
+	for _, field := range wrongFields(err) {
+		constraint := map[string]string{"body.calendar": "blackouts_calendar_known", "body.type": "blackouts_type_known", "body.provider": "blackouts_provider_known"}[field.Field]
+		if wrong := wrongOfBlackout(constraint, p); wrong != nil {
+			return none, wrong
+		}
+	}
+	if err != nil {
+		return none, fmt.Errorf("write the blackout window: %w", err)
+	}
+	written, err := readAs[blackoutView](answer.Body)
+	if err == nil {
+		err = r.is(written.Name == p.Name)
+	}
+	if written.ExceptConnectors == nil {
+		written.ExceptConnectors = []int32{}
+	}
+	return written, err
+}
+
+func (r *remote) deleteBlackout(ctx context.Context, name string) error {
+	if !nameForm.MatchString(name) {
+		return noBlackout(name)
+	}
+	answer, err := r.api.BlackoutsDeleteWithResponse(ctx, name, &client.BlackoutsDeleteParams{IfMatch: new("*")})
+	switch {
+	case notFound(err):
+		return noBlackout(name)
+	case err != nil:
+		return fmt.Errorf("delete the blackout window: %w", err)
+	}
+	return r.is(answer.StatusCode() == http.StatusNoContent)
+}
+
+// putCalendar adds a calendar, or replaces what one has.
+func (r *remote) putCalendar(ctx context.Context, p dbgen.PutCalendarParams) (v calendarView, _ error) {
+	if !nameForm.MatchString(p.Name) {
+		return v, wrongName(p.Name)
+	}
+	body, err := json.Marshal(map[string]any{"time_zone": p.TimeZone, "entries": json.RawMessage(p.Entries)})
+	if err != nil {
+		return v, err
+	}
+	answer, err := put(func(match *string) (*client.CalendarsPutResponse, error) {
+		return r.api.CalendarsPutWithBodyWithResponse(ctx, p.Name, &client.CalendarsPutParams{IfMatch: match}, "application/json", bytes.NewReader(body))
+	})
+	if err != nil {
+		return v, fmt.Errorf("write the calendar: %w", err)
+	}
+	written, err := readAs[client.OneCalendarBody](answer.Body)
+	if err == nil {
+		err = r.is(written.Name == p.Name)
+	}
+	if err != nil {
+		return v, err
+	}
+	v = calendarView{Name: written.Name, TimeZone: written.TimeZone, Entries: int(written.Entries), UpdatedAt: written.UpdatedAt.UTC(), Problem: written.Problem}
+	v.Version, err = strconv.ParseInt(written.Version, 10, 64)
+	return v, err
+}
+
+func (r *remote) deleteCalendar(ctx context.Context, name string) error {
+	if !nameForm.MatchString(name) {
+		return noCalendar(name)
+	}
+	answer, err := r.api.CalendarsDeleteWithResponse(ctx, name, &client.CalendarsDeleteParams{IfMatch: new("*")})
+	switch {
+	case notFound(err):
+		return noCalendar(name)
+	case err != nil:
+		return fmt.Errorf("delete the calendar: %w", err)
+	}
+	return r.is(answer.StatusCode() == http.StatusNoContent)
+}
