@@ -240,6 +240,18 @@ func NotForm() *Problem {
 	return kind("media-type", "Not a form", 415, "The body is no multipart/form-data with a boundary.", "Send files as a form does: curl -F file=@notes.md")
 }
 
+// IsForm is of a file that is replaced by a form.
+func IsForm() *Problem {
+	return kind("media-type", "A form", 415, "The body is a form, and a file that is put is its content alone.", "Send the content: curl -T notes.md. To POST forms are sent.")
+}
+
+// LongHead is of a part of a form with a file whose headers are longer than those of any.
+func LongHead() *Problem {
+	p := kind("invalid", "Not valid", 400, "The headers of a part of the form have more than 16 KiB.", "Give each part its name and filename alone.")
+	p.Errors = []Field{{"body.file", "has headers of more than 16 KiB"}}
+	return p
+}
+
 // Unread is of a file that nobody can read.
 func Unread(name, mediaType string) *Problem {
 	return kind("media-type", "Not readable", 415, fmt.Sprintf("%.300q is %s, of which no text is read.", name, mediaType), "Upload HTML, Markdown, plain text, CSV or JSON.")
@@ -312,6 +324,8 @@ var fields = map[string]Field{
 	"connectors_keys_form":              {"body.concurrency_keys", "must be up to 4 of up to 128 letters, digits and _.:/@-, each beginning with a letter or a digit, and no user or password of a URL"},
 	"connectors_per_owner":              {"body.user_id", "has as many connectors as the quota allows"},
 	"calendars_entries_size":            {"body.entries", "must have at most 64 KiB together; leave some out, or write rules"},
+	"owner_quotas_share_of_one":         {"body.max_concurrent_syncs", "is an owner's own; leave it out for user 0"},
+	"concurrency_limits_key_form":       {"path.key", "must be up to 128 letters, digits and _.:/@-, beginning with a letter or a digit, and no user or password of a URL"},
 	"access_tokens_expires_range":       {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_expires_later":       {"body.expires_at", "must be in the future"},
 	"access_tokens_most":                {"body.user_id", "has 100 tokens; revoke one first"},
