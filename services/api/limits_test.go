@@ -98,6 +98,7 @@ func TestLimitsAreWrittenAtThePage(t *testing.T) {
 	require.Equal(t, "9 0", one[string](w, `SELECT concat_ws(' ', max_connectors, max_documents, max_bytes) FROM owner_quotas WHERE user_id = 7`))
 	page = super.do("POST", "/limits/owners", url.Values{"user_id": {"7"}, "max_connectors": {"10"}})
 	require.Equal(t, http.StatusPreconditionRequired, page.status, "who has not seen what stands replaces nothing")
+	require.Contains(t, super.get("/administration").text, `href="/administration?owner=7#h-limit"`)
 	form := super.get("/administration?owner=7").text
 	require.Contains(t, form, `name="max_connectors" inputmode="numeric" pattern="[0-9]*" value="9"`)
 	page = super.do("POST", "/limits/owners", url.Values{"user_id": {"7"}, "max_connectors": {"10"}, "version": {`"9.null.0.null"`}})
@@ -110,7 +111,7 @@ func TestLimitsAreWrittenAtThePage(t *testing.T) {
 
 	page = super.do("POST", "/limits/keys", url.Values{"key": {"a/b"}, "most": {"3"}})
 	require.Equal(t, http.StatusOK, page.status, page.text)
-	require.Contains(t, page.text, "a/b")
+	require.Contains(t, page.text, `href="/administration?key=a%2Fb#h-key"`)
 	require.Equal(t, 3, one[int](w, `SELECT most FROM concurrency_limits WHERE key = 'a/b'`))
 	require.Contains(t, super.get("/administration?key=a%2Fb").text, `name="most" inputmode="numeric" pattern="[0-9]+" required value="3"`)
 	page = super.do("POST", "/limits/keys/delete", url.Values{"key": {"a/b"}, "version": {"*"}})
