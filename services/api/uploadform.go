@@ -75,8 +75,8 @@ func (u *upload) take(ctx context.Context, length int64, form *parts) (*FilesTak
 		return nil, problem.TooLarge(fmt.Sprintf("The request has %d bytes, and may have %d.", length, most), "Send smaller files, fewer at once, or delete some that are not needed.")
 	}
 	for {
-		part, err := form.next()
-		if err == io.EOF && len(u.taken) > 0 { // a body that ends before its end wraps it
+		part, isEnd, err := form.next()
+		if isEnd && len(u.taken) > 0 {
 			return u.keepAll(ctx)
 		}
 		if err != nil {
@@ -110,7 +110,7 @@ func (u *upload) keepAll(ctx context.Context) (*FilesTaken, error) {
 
 // parts are those of a form. Of the headers of each no more is read than they may have.
 type parts struct {
-	*multipart.Reader
+	form *multipart.Reader
 	from io.Reader
 	// left is what may still be read, while headers are.
 	left    int
@@ -119,17 +119,20 @@ type parts struct {
 
 func newParts(body io.Reader, boundary string) *parts {
 	p := &parts{from: body}
-	p.Reader = multipart.NewReader(headReader{p}, boundary)
+	p.form = multipart.NewReader(headReader{p}, boundary)
 	return p
 }
 
-// next is the next part, with what was read of its content meanwhile.
-func (p *parts) next() (*multipart.Part, error) {
+// next is the next part, or io.EOF. isEnd says that the form has come to its end: a body that is cut has an io.EOF in its error, too.
+func (p *parts) next() (_ *multipart.Part, isEnd bool, _ error) {
 	p.left, p.isAhead = headRead, true
-	part, err := p.NextRawPart()
+	part, err := p.form.NextRawPart()
 	p.isAhead = false
+	if err == io.EOF {
+		return nil, true, err
+	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	n := 0
 	for name, values := range part.Header {
@@ -138,9 +141,9 @@ func (p *parts) next() (*multipart.Part, error) {
 		}
 	}
 	if n > headBytes {
-		return nil, problem.LongHead()
+		return nil, false, problem.LongHead()
 	}
-	return part, nil
+	return part, false, nil
 }
 
 type headReader struct{ *parts }
