@@ -49,6 +49,17 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 			} else {
 				t.Logf("the sources that %s searches: %d buffers", name, n)
 			}
+			// A page of documents is looked for in up to 4,900 more connectors, here without any.
+			for sql, most := range map[string]int64{
+				`SELECT id FROM api.connectors WHERE id > 0 AND id <= 20000 AND (NULL::text IS NULL OR type = NULL) ORDER BY id LIMIT 4900`: 1500,
+				`SELECT * FROM api.documents_of(ARRAY(SELECT n FROM generate_series(1, 4900) n), '', NULL, NULL, 51, 131072, 25000)`:        15_000,
+			} {
+				if n, plan := buffersOf(t, tx, sql); n > most {
+					t.Errorf("the documents that %s lists: %d buffers, want at most %d:\n%s", name, n, most, plan)
+				} else {
+					t.Logf("the documents that %s lists: %d buffers", name, n)
+				}
+			}
 		})
 	}
 }
@@ -89,8 +100,9 @@ func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 	}
 }
 
-// Of six connectors with 20,000 documents each those of the first five are read; one that has none is counted all the same.
-func TestDocumentsAreCountedUpToANumberInAll(t *testing.T) {
+// Of six connectors with 20,000 documents each those of the first five are read; one that has none is counted all the same. A page of them reads what is on it, also where the planner
+// knows nothing of them yet, and one that finds nothing as many as it says.
+func TestDocumentsAreCountedAndListedUpToANumber(t *testing.T) {
 	b := newBase(t)
 	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'x', 'web', 7 FROM generate_series(1, 7)`)
 	b.exec(`INSERT INTO documents (connector_id, source_id, status, error, chunk_count, config_version)
@@ -106,10 +118,38 @@ func TestDocumentsAreCountedUpToANumberInAll(t *testing.T) {
 		} else {
 			t.Logf("%d buffers", n)
 		}
+		for asked, c := range map[string]struct {
+			rows int
+			end  string
+			most int64
+		}{
+			`'', NULL, NULL, 50, 131072, 50000`:         {50, "1/10041", 150},
+			`'5', NULL, NULL, 50, 131072, 50000`:        {50, "1/5043", 150},
+			`'', NULL, NULL, 500, 100, 50000`:           {18, "1/10012", 150},
+			`'', 'failed', NULL, 50, 131072, 50000`:     {50, "3/18000", 200},
+			`'', 'failed', NULL, 500, 131072, 50000`:    {120, "", 500},
+			`'19999', NULL, '2000', 50, 131072, 50000`:  {6, "4/10817", 20_000},
+			`'', 'deleted', NULL, 50, 131072, 50000`:    {0, "3/18863", 20_000},
+			`'', 'deleted', NULL, 50, 131072, 25000`:    {0, "2/14407", 10_000},
+			`'', 'deleted', NULL, 50, 131072, 20000000`: {0, "", 50_000},
+		} {
+			of := `api.documents_of((SELECT array_agg(id ORDER BY id) FROM api.connectors), ` + asked + `)`
+			var rows int
+			var end string
+			if err := tx.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE NOT is_end), coalesce(max(connector_id || '/' || source_id) FILTER (WHERE is_end), '') FROM `+of).Scan(&rows, &end); err != nil ||
+				rows != c.rows || end != c.end {
+				t.Errorf("%s: %d rows as far as %q, %v", asked, rows, end, err)
+			}
+			if n, plan := buffersOf(t, tx, `SELECT * FROM `+of); n > c.most {
+				t.Errorf("%s: %d buffers, want at most %d:\n%s", asked, n, c.most, plan)
+			} else {
+				t.Logf("%s: %d buffers", asked, n)
+			}
+		}
 	})
 	b.serves(identity.Who{UserID: 8, Role: identity.User}, func(tx pgx.Tx) {
 		var rows int
-		if err := tx.QueryRow(t.Context(), `SELECT count(*) FROM api.count_documents(ARRAY[1, 2, 99], 100)`).Scan(&rows); err != nil || rows != 0 {
+		if err := tx.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM api.count_documents(ARRAY[1, 2, 99], 100)) + (SELECT count(*) FROM api.documents_of(ARRAY[1, 2, 99], '', NULL, NULL, 50, 131072, 50000))`).Scan(&rows); err != nil || rows != 0 {
 			t.Errorf("%d rows, %v", rows, err)
 		}
 	})
@@ -135,8 +175,7 @@ func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 				AND started_at <= '9999-01-01' AND (started_at, id) < ('9999-01-01', '00000000-0000-0000-0000-000000000000') ORDER BY started_at DESC, id DESC LIMIT 26`, 500},
 			"why": {`SELECT status FROM api.runs WHERE connector_id = $id
 				AND started_at >= (SELECT api.runs_reach($id, '-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL, 3)) ORDER BY started_at DESC, id LIMIT 3`, 500},
-			"documents": {`SELECT * FROM api.documents WHERE connector_id = $id AND config_version >= (SELECT s.version FROM api.seen_since($id) s)
-				AND source_id > '' AND source_id <= api.documents_through($id, '', 50000) ORDER BY source_id LIMIT 26`, 15000},
+			"documents": {`SELECT * FROM api.documents_of(ARRAY[$id], '', NULL, NULL, 26, 131072, 50000)`, 15000},
 		} {
 			if n, plan := buffersOf(t, tx, strings.ReplaceAll(c.sql, "$id", fmt.Sprint(id))); n > c.most {
 				t.Errorf("%s: %d buffers, want at most %d:\n%s", what, n, c.most, plan)

@@ -24,10 +24,13 @@ const (
 	MakeBadge        Operation = "connectors.badge.make"
 	RevokeBadge      Operation = "connectors.badge.revoke"
 	ListFiles        Operation = "files.list"
+	GetFile          Operation = "files.get"
 	UploadFiles      Operation = "files.upload"
+	PutFile          Operation = "files.put"
 	DeleteFile       Operation = "files.delete"
 	ListDocuments    Operation = "documents.list"
 	FailedDocuments  Operation = "documents.failed"
+	FindDocuments    Operation = "documents.find"
 	Search           Operation = "search"
 	ListRuns         Operation = "runs.list"
 	GetRun           Operation = "runs.get"
@@ -40,6 +43,13 @@ const (
 	ListLocks        Operation = "locks.list"
 	ReleaseLock      Operation = "locks.release"
 	ListLimits       Operation = "limits.list"
+	GetLimit         Operation = "limits.get"
+	PutLimit         Operation = "limits.put"
+	DeleteLimit      Operation = "limits.delete"
+	ListKeyLimits    Operation = "limits.keys.list"
+	GetKeyLimit      Operation = "limits.keys.get"
+	PutKeyLimit      Operation = "limits.keys.put"
+	DeleteKeyLimit   Operation = "limits.keys.delete"
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
 	WatchEvents      Operation = "events.watch"
@@ -125,10 +135,13 @@ var rules = map[Operation]Rule{
 	MakeBadge:        {Write, User, ToChange},
 	RevokeBadge:      {Write, User, ToChange},
 	ListFiles:        {Read, User, ToSee},
+	GetFile:          {Read, User, ToSee},
 	UploadFiles:      {Write, User, ToChange},
+	PutFile:          {Write, User, ToChange},
 	DeleteFile:       {Write, User, ToChange},
 	ListDocuments:    {Read, User, ToSee},
 	FailedDocuments:  {Read, User, ToSee},
+	FindDocuments:    {Read, User, Nothing},
 	Search:           {Read, User, Nothing},
 	ListRuns:         {Read, User, Nothing},
 	GetRun:           {Read, User, ToSee},
@@ -141,6 +154,13 @@ var rules = map[Operation]Rule{
 	ListLocks:        {Read, Admin, Nothing},
 	ReleaseLock:      {Administer, Superadmin, Nothing},
 	ListLimits:       {Read, User, Nothing},
+	GetLimit:         {Read, User, Nothing},
+	PutLimit:         {Administer, Superadmin, Nothing},
+	DeleteLimit:      {Administer, Superadmin, Nothing},
+	ListKeyLimits:    {Read, Admin, Nothing},
+	GetKeyLimit:      {Read, Admin, Nothing},
+	PutKeyLimit:      {Administer, Superadmin, Nothing},
+	DeleteKeyLimit:   {Administer, Superadmin, Nothing},
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
 	WatchEvents:      {Read, User, Nothing},

@@ -414,6 +414,51 @@ func (e FileDocument) Valid() bool {
 	}
 }
 
+// Defines values for FileKeptBodyDocument.
+const (
+	FileKeptBodyDocumentFailed  FileKeptBodyDocument = "failed"
+	FileKeptBodyDocumentStored  FileKeptBodyDocument = "stored"
+	FileKeptBodyDocumentWaiting FileKeptBodyDocument = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the FileKeptBodyDocument enum.
+func (e FileKeptBodyDocument) Valid() bool {
+	switch e {
+	case FileKeptBodyDocumentFailed:
+		return true
+	case FileKeptBodyDocumentStored:
+		return true
+	case FileKeptBodyDocumentWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FoundDocumentStatus.
+const (
+	FoundDocumentStatusDeleted FoundDocumentStatus = "deleted"
+	FoundDocumentStatusFailed  FoundDocumentStatus = "failed"
+	FoundDocumentStatusPartial FoundDocumentStatus = "partial"
+	FoundDocumentStatusStored  FoundDocumentStatus = "stored"
+)
+
+// Valid indicates whether the value is a known member of the FoundDocumentStatus enum.
+func (e FoundDocumentStatus) Valid() bool {
+	switch e {
+	case FoundDocumentStatusDeleted:
+		return true
+	case FoundDocumentStatusFailed:
+		return true
+	case FoundDocumentStatusPartial:
+		return true
+	case FoundDocumentStatusStored:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FreshnessState.
 const (
 	Fresh   FreshnessState = "fresh"
@@ -1227,6 +1272,21 @@ func (e DocumentsListParamsStatus) Valid() bool {
 	}
 }
 
+// Defines values for FilesPutParamsIfNoneMatch.
+const (
+	FilesPutParamsIfNoneMatchAsterisk FilesPutParamsIfNoneMatch = "*"
+)
+
+// Valid indicates whether the value is a known member of the FilesPutParamsIfNoneMatch enum.
+func (e FilesPutParamsIfNoneMatch) Valid() bool {
+	switch e {
+	case FilesPutParamsIfNoneMatchAsterisk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ConnectorsRunsParamsStatus.
 const (
 	ConnectorsRunsParamsStatusCompleted  ConnectorsRunsParamsStatus = "completed"
@@ -1257,6 +1317,30 @@ func (e ConnectorsRunsParamsStatus) Valid() bool {
 	}
 }
 
+// Defines values for DocumentsFindParamsStatus.
+const (
+	DocumentsFindParamsStatusDeleted DocumentsFindParamsStatus = "deleted"
+	DocumentsFindParamsStatusFailed  DocumentsFindParamsStatus = "failed"
+	DocumentsFindParamsStatusPartial DocumentsFindParamsStatus = "partial"
+	DocumentsFindParamsStatusStored  DocumentsFindParamsStatus = "stored"
+)
+
+// Valid indicates whether the value is a known member of the DocumentsFindParamsStatus enum.
+func (e DocumentsFindParamsStatus) Valid() bool {
+	switch e {
+	case DocumentsFindParamsStatusDeleted:
+		return true
+	case DocumentsFindParamsStatusFailed:
+		return true
+	case DocumentsFindParamsStatusPartial:
+		return true
+	case DocumentsFindParamsStatusStored:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobsListParamsStatus.
 const (
 	JobsListParamsStatusCompleted  JobsListParamsStatus = "completed"
@@ -1281,6 +1365,36 @@ func (e JobsListParamsStatus) Valid() bool {
 	case JobsListParamsStatusSkipped:
 		return true
 	case JobsListParamsStatusSuperseded:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LimitsKeysPutParamsIfNoneMatch.
+const (
+	LimitsKeysPutParamsIfNoneMatchAsterisk LimitsKeysPutParamsIfNoneMatch = "*"
+)
+
+// Valid indicates whether the value is a known member of the LimitsKeysPutParamsIfNoneMatch enum.
+func (e LimitsKeysPutParamsIfNoneMatch) Valid() bool {
+	switch e {
+	case LimitsKeysPutParamsIfNoneMatchAsterisk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LimitsPutParamsIfNoneMatch.
+const (
+	LimitsPutParamsIfNoneMatchAsterisk LimitsPutParamsIfNoneMatch = "*"
+)
+
+// Valid indicates whether the value is a known member of the LimitsPutParamsIfNoneMatch enum.
+func (e LimitsPutParamsIfNoneMatch) Valid() bool {
+	switch e {
+	case LimitsPutParamsIfNoneMatchAsterisk:
 		return true
 	default:
 		return false
@@ -1953,6 +2067,26 @@ type FileDeletedBody struct {
 	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
 }
 
+// FileKeptBody defines model for FileKeptBody.
+type FileKeptBody struct {
+	Bytes       int64 `json:"bytes"`
+	ConnectorID int32 `json:"connector_id"`
+
+	// Document What has come of this version of it: stored is found by a search, failed says why in error, waiting is for a sync.
+	Document FileKeptBodyDocument `json:"document"`
+	Error    *string              `json:"error"`
+	Name     string               `json:"name"`
+
+	// Sha256 Of its content, in hexadecimal.
+	Sha256             string    `json:"sha256"`
+	TriggerRequestedAt time.Time `json:"trigger_requested_at"`
+	UploadedAt         time.Time `json:"uploaded_at"`
+	UploadedBy         string    `json:"uploaded_by"`
+}
+
+// FileKeptBodyDocument What has come of this version of it: stored is found by a search, failed says why in error, waiting is for a sync.
+type FileKeptBodyDocument string
+
 // FilePageBody defines model for FilePageBody.
 type FilePageBody struct {
 	Files *[]File `json:"files"`
@@ -1973,6 +2107,33 @@ type FilesTakenBody struct {
 	ConnectorID        int32        `json:"connector_id"`
 	Files              *[]FileTaken `json:"files"`
 	TriggerRequestedAt time.Time    `json:"trigger_requested_at"`
+}
+
+// FoundDocument defines model for FoundDocument.
+type FoundDocument struct {
+	Chunks        int32   `json:"chunks"`
+	ConnectorID   int32   `json:"connector_id"`
+	ConnectorName string  `json:"connector_name"`
+	Error         *string `json:"error"`
+	MediaType     string  `json:"media_type"`
+
+	// SourceID Its name in the source.
+	SourceID  string              `json:"source_id"`
+	Status    FoundDocumentStatus `json:"status"`
+	Title     string              `json:"title"`
+	UpdatedAt time.Time           `json:"updated_at"`
+	URL       string              `json:"url"`
+}
+
+// FoundDocumentStatus defines model for FoundDocument.Status.
+type FoundDocumentStatus string
+
+// FoundDocumentsBody defines model for FoundDocumentsBody.
+type FoundDocumentsBody struct {
+	Documents *[]FoundDocument `json:"documents"`
+
+	// NextPageToken Null where there are no more. A page may have fewer documents than asked for, and a next one.
+	NextPageToken *string `json:"next_page_token"`
 }
 
 // Freshness defines model for Freshness.
@@ -2067,6 +2228,25 @@ type JobStatistics struct {
 	// Total All that follow: successful, skipped, failed, superseded, missed.
 	Total int64     `json:"total"`
 	Until time.Time `json:"until"`
+}
+
+// KeyLimit defines model for KeyLimit.
+type KeyLimit struct {
+	// Held How many runs in flight have a place, up to 1,000.
+	Held      int32     `json:"held"`
+	Key       string    `json:"key"`
+	Most      int32     `json:"most"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy *string   `json:"updated_by"`
+
+	// Waiting How many connectors that are due wait for one, up to 1,000.
+	Waiting int32 `json:"waiting"`
+}
+
+// KeyLimitPageBody defines model for KeyLimitPageBody.
+type KeyLimitPageBody struct {
+	Limits        *[]KeyLimit `json:"limits"`
+	NextPageToken *string     `json:"next_page_token"`
 }
 
 // LetterConnector defines model for LetterConnector.
@@ -2496,6 +2676,27 @@ type PutCalendarBody struct {
 
 	// TimeZone An IANA name such as Europe/Berlin: the zone of its days and times.
 	TimeZone string `json:"time_zone"`
+}
+
+// PutKeyLimitBody defines model for PutKeyLimitBody.
+type PutKeyLimitBody struct {
+	// Most 0 = none from now on. What is in flight goes on, and counts.
+	Most int32 `json:"most"`
+}
+
+// PutLimitBody defines model for PutLimitBody.
+type PutLimitBody struct {
+	// MaxBytes Of texts, titles, addresses and links. 0 = no bound, null = as user 0 says.
+	MaxBytes *int64 `json:"max_bytes,omitempty"`
+
+	// MaxConcurrentSyncs Of a capped type at once. 0 = all places of the type, null = the service's share. Not of user 0.
+	MaxConcurrentSyncs *int32 `json:"max_concurrent_syncs,omitempty"`
+
+	// MaxConnectors 0 = no bound, null = as user 0 says.
+	MaxConnectors *int32 `json:"max_connectors,omitempty"`
+
+	// MaxDocuments 0 = no bound, null = as user 0 says.
+	MaxDocuments *int64 `json:"max_documents,omitempty"`
 }
 
 // ReadCalendarBody defines model for ReadCalendarBody.
@@ -3118,6 +3319,9 @@ type ConnectorsDisableParams struct {
 type DocumentsListParams struct {
 	Status *DocumentsListParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 
+	// Prefix Only those whose names in the source begin with this.
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+
 	// After Only those whose names in the source come after this. A page_token goes before it.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
@@ -3151,6 +3355,18 @@ type FilesUploadMultipartBody struct {
 	// File The files, each a part with a filename.
 	File []openapi_types.File `json:"file"`
 }
+
+// FilesPutParams defines parameters for FilesPut.
+type FilesPutParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch *: only where there is none of this name.
+	IfNoneMatch *FilesPutParamsIfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// FilesPutParamsIfNoneMatch defines parameters for FilesPut.
+type FilesPutParamsIfNoneMatch string
 
 // ConnectorsRunsParams defines parameters for ConnectorsRuns.
 type ConnectorsRunsParams struct {
@@ -3221,6 +3437,27 @@ type DeadlettersReplayParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// DocumentsFindParams defines parameters for DocumentsFind.
+type DocumentsFindParams struct {
+	ConnectorID *int32 `form:"connector_id,omitempty" json:"connector_id,omitempty"`
+
+	// Type Of connectors of this type.
+	Type   *string                    `form:"type,omitempty" json:"type,omitempty"`
+	Status *DocumentsFindParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Prefix Only those whose names in the source begin with this.
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+
+	// PageSize How many at most.
+	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The next_page_token of an earlier page, with the same filter.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// DocumentsFindParamsStatus defines parameters for DocumentsFind.
+type DocumentsFindParamsStatus string
+
 // EventsWatchParams defines parameters for EventsWatch.
 type EventsWatchParams struct {
 	// Connectors Of these alone, by number, separated by commas. Those that you do not see are left out.
@@ -3265,6 +3502,51 @@ type LimitsListParams struct {
 	// PageToken The next_page_token of an earlier page, with the same filter.
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
+
+// LimitsKeysListParams defines parameters for LimitsKeysList.
+type LimitsKeysListParams struct {
+	// PageSize How many at most.
+	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The next_page_token of an earlier page, with the same filter.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// LimitsKeysDeleteParams defines parameters for LimitsKeysDelete.
+type LimitsKeysDeleteParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
+// LimitsKeysPutParams defines parameters for LimitsKeysPut.
+type LimitsKeysPutParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch *: only where there is none of this name.
+	IfNoneMatch *LimitsKeysPutParamsIfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// LimitsKeysPutParamsIfNoneMatch defines parameters for LimitsKeysPut.
+type LimitsKeysPutParamsIfNoneMatch string
+
+// LimitsDeleteParams defines parameters for LimitsDelete.
+type LimitsDeleteParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
+// LimitsPutParams defines parameters for LimitsPut.
+type LimitsPutParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch *: only where there is none of this name.
+	IfNoneMatch *LimitsPutParamsIfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// LimitsPutParamsIfNoneMatch defines parameters for LimitsPut.
+type LimitsPutParamsIfNoneMatch string
 
 // LocksListParams defines parameters for LocksList.
 type LocksListParams struct {
@@ -3469,6 +3751,12 @@ type FilesUploadMultipartRequestBody FilesUploadMultipartBody
 
 // ConnectorsSyncJSONRequestBody defines body for ConnectorsSync for application/json ContentType.
 type ConnectorsSyncJSONRequestBody = SyncRequest
+
+// LimitsKeysPutJSONRequestBody defines body for LimitsKeysPut for application/json ContentType.
+type LimitsKeysPutJSONRequestBody = PutKeyLimitBody
+
+// LimitsPutJSONRequestBody defines body for LimitsPut for application/json ContentType.
+type LimitsPutJSONRequestBody = PutLimitBody
 
 // LocksReleaseJSONRequestBody defines body for LocksRelease for application/json ContentType.
 type LocksReleaseJSONRequestBody = ReleaseLockBody
@@ -3861,6 +4149,22 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
 	FilesDelete(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// FilesGet Show a file that was uploaded to a connector
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/connectors/{id}/files/{name} (the `FilesGet` operationId).
+	FilesGet(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FilesPutWithBody Upload one file to a connector by its name, or replace it, and sync the connector
+	//
+	// Scope: write. The body is the content of the file.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/connectors/{id}/files/{name} (the `FilesPut` operationId).
+	FilesPutWithBody(ctx context.Context, id int32, name string, params *FilesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ConnectorsRuns List the runs of a connector, the latest first
 	//
 	// Scope: read.
@@ -3935,6 +4239,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/deadletters/{seq}/replay (the `DeadlettersReplay` operationId).
 	DeadlettersReplay(ctx context.Context, seq string, params *DeadlettersReplayParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// DocumentsFind List the documents of all connectors that you see, by the numbers of these and their names in the source
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/documents (the `DocumentsFind` operationId).
+	DocumentsFind(ctx context.Context, params *DocumentsFindParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// EventsWatch Watch what becomes of connectors and runs, as server-sent events
 	//
 	// Scope: read. Each event's data is a CloudEvent in JSON, as docs/contract.md has them; its event is `connector` or `run`. `reset` comes first where events between your place and now are lost: GET what you show anew. Send the last id that you have seen as Last-Event-ID, and you go on behind it; browsers do. A stream ends within two minutes.
@@ -3964,6 +4275,77 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/limits (the `LimitsList` operationId).
 	LimitsList(ctx context.Context, params *LimitsListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsKeysList List how many runs of a concurrency key may be in flight, by key
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/limits/keys (the `LimitsKeysList` operationId).
+	LimitsKeysList(ctx context.Context, params *LimitsKeysListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsKeysDelete Delete the limit of a concurrency key: it bounds nothing any more
+	//
+	// Scope: admin.
+	//
+	// Corresponds with DELETE /api/v1/limits/keys/{key} (the `LimitsKeysDelete` operationId).
+	LimitsKeysDelete(ctx context.Context, key string, params *LimitsKeysDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsKeysGet Show how many runs of a concurrency key may be in flight
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/limits/keys/{key} (the `LimitsKeysGet` operationId).
+	LimitsKeysGet(ctx context.Context, key string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsKeysPutWithBody Say how many runs of a concurrency key may be in flight
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+	LimitsKeysPutWithBody(ctx context.Context, key string, params *LimitsKeysPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsKeysPut Say how many runs of a concurrency key may be in flight
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+	LimitsKeysPut(ctx context.Context, key string, params *LimitsKeysPutParams, body LimitsKeysPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsDelete Delete what is said of an owner: they may have what everybody may
+	//
+	// Scope: admin.
+	//
+	// Corresponds with DELETE /api/v1/limits/{user_id} (the `LimitsDelete` operationId).
+	LimitsDelete(ctx context.Context, userID int32, params *LimitsDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsGet Show what an owner may have
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/limits/{user_id} (the `LimitsGet` operationId).
+	LimitsGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsPutWithBody Say what an owner may have, or everybody without limits of their own (user 0)
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+	LimitsPutWithBody(ctx context.Context, userID int32, params *LimitsPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LimitsPut Say what an owner may have, or everybody without limits of their own (user 0)
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+	LimitsPut(ctx context.Context, userID int32, params *LimitsPutParams, body LimitsPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LocksList List the locks that runs hold or wait for, by key
 	//
@@ -4903,6 +5285,42 @@ func (c *Client) FilesDelete(ctx context.Context, id int32, name string, reqEdit
 	return c.Client.Do(req)
 }
 
+// FilesGet Show a file that was uploaded to a connector
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/connectors/{id}/files/{name} (the `FilesGet` operationId).
+func (c *Client) FilesGet(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFilesGetRequest(c.Server, id, name)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FilesPutWithBody Upload one file to a connector by its name, or replace it, and sync the connector
+//
+// Scope: write. The body is the content of the file.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/connectors/{id}/files/{name} (the `FilesPut` operationId).
+func (c *Client) FilesPutWithBody(ctx context.Context, id int32, name string, params *FilesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFilesPutRequestWithBody(c.Server, id, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ConnectorsRuns List the runs of a connector, the latest first
 //
 // Scope: read.
@@ -5077,6 +5495,23 @@ func (c *Client) DeadlettersReplay(ctx context.Context, seq string, params *Dead
 	return c.Client.Do(req)
 }
 
+// DocumentsFind List the documents of all connectors that you see, by the numbers of these and their names in the source
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/documents (the `DocumentsFind` operationId).
+func (c *Client) DocumentsFind(ctx context.Context, params *DocumentsFindParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDocumentsFindRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // EventsWatch Watch what becomes of connectors and runs, as server-sent events
 //
 // Scope: read. Each event's data is a CloudEvent in JSON, as docs/contract.md has them; its event is `connector` or `run`. `reset` comes first where events between your place and now are lost: GET what you show anew. Send the last id that you have seen as Last-Event-ID, and you go on behind it; browsers do. A stream ends within two minutes.
@@ -5137,6 +5572,167 @@ func (c *Client) JobsList(ctx context.Context, params *JobsListParams, reqEditor
 // Corresponds with GET /api/v1/limits (the `LimitsList` operationId).
 func (c *Client) LimitsList(ctx context.Context, params *LimitsListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewLimitsListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsKeysList List how many runs of a concurrency key may be in flight, by key
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/limits/keys (the `LimitsKeysList` operationId).
+func (c *Client) LimitsKeysList(ctx context.Context, params *LimitsKeysListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsKeysListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsKeysDelete Delete the limit of a concurrency key: it bounds nothing any more
+//
+// Scope: admin.
+//
+// Corresponds with DELETE /api/v1/limits/keys/{key} (the `LimitsKeysDelete` operationId).
+func (c *Client) LimitsKeysDelete(ctx context.Context, key string, params *LimitsKeysDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsKeysDeleteRequest(c.Server, key, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsKeysGet Show how many runs of a concurrency key may be in flight
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/limits/keys/{key} (the `LimitsKeysGet` operationId).
+func (c *Client) LimitsKeysGet(ctx context.Context, key string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsKeysGetRequest(c.Server, key)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsKeysPutWithBody Say how many runs of a concurrency key may be in flight
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+func (c *Client) LimitsKeysPutWithBody(ctx context.Context, key string, params *LimitsKeysPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsKeysPutRequestWithBody(c.Server, key, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsKeysPut Say how many runs of a concurrency key may be in flight
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+func (c *Client) LimitsKeysPut(ctx context.Context, key string, params *LimitsKeysPutParams, body LimitsKeysPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsKeysPutRequest(c.Server, key, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsDelete Delete what is said of an owner: they may have what everybody may
+//
+// Scope: admin.
+//
+// Corresponds with DELETE /api/v1/limits/{user_id} (the `LimitsDelete` operationId).
+func (c *Client) LimitsDelete(ctx context.Context, userID int32, params *LimitsDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsDeleteRequest(c.Server, userID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsGet Show what an owner may have
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/limits/{user_id} (the `LimitsGet` operationId).
+func (c *Client) LimitsGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsGetRequest(c.Server, userID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsPutWithBody Say what an owner may have, or everybody without limits of their own (user 0)
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+func (c *Client) LimitsPutWithBody(ctx context.Context, userID int32, params *LimitsPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsPutRequestWithBody(c.Server, userID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LimitsPut Say what an owner may have, or everybody without limits of their own (user 0)
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+func (c *Client) LimitsPut(ctx context.Context, userID int32, params *LimitsPutParams, body LimitsPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLimitsPutRequest(c.Server, userID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -7405,6 +8001,18 @@ func NewDocumentsListRequest(server string, id int32, params *DocumentsListParam
 
 		}
 
+		if params.Prefix != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "prefix", *params.Prefix, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.After != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after", *params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -7683,6 +8291,116 @@ func NewFilesDeleteRequest(server string, id int32, name string) (*http.Request,
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewFilesGetRequest constructs an http.Request for the FilesGet method
+func NewFilesGetRequest(server string, id int32, name string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/connectors/%s/files/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewFilesPutRequestWithBody constructs an http.Request for the FilesPut method, with any body, and a specified content type
+func NewFilesPutRequestWithBody(server string, id int32, name string, params *FilesPutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/connectors/%s/files/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -8257,6 +8975,120 @@ func NewDeadlettersReplayRequest(server string, seq string, params *DeadlettersR
 	return req, nil
 }
 
+// NewDocumentsFindRequest constructs an http.Request for the DocumentsFind method
+func NewDocumentsFindRequest(server string, params *DocumentsFindParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/documents")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ConnectorID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "connector_id", *params.ConnectorID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Prefix != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "prefix", *params.Prefix, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewEventsWatchRequest constructs an http.Request for the EventsWatch method
 func NewEventsWatchRequest(server string, params *EventsWatchParams) (*http.Request, error) {
 	var err error
@@ -8557,6 +9389,384 @@ func NewLimitsListRequest(server string, params *LimitsListParams) (*http.Reques
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewLimitsKeysListRequest constructs an http.Request for the LimitsKeysList method
+func NewLimitsKeysListRequest(server string, params *LimitsKeysListParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/keys")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewLimitsKeysDeleteRequest constructs an http.Request for the LimitsKeysDelete method
+func NewLimitsKeysDeleteRequest(server string, key string, params *LimitsKeysDeleteParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/keys/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewLimitsKeysGetRequest constructs an http.Request for the LimitsKeysGet method
+func NewLimitsKeysGetRequest(server string, key string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/keys/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewLimitsKeysPutRequest calls the generic LimitsKeysPut builder with application/json body
+func NewLimitsKeysPutRequest(server string, key string, params *LimitsKeysPutParams, body LimitsKeysPutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewLimitsKeysPutRequestWithBody(server, key, params, "application/json", bodyReader)
+}
+
+// NewLimitsKeysPutRequestWithBody constructs an http.Request for the LimitsKeysPut method, with any body, and a specified content type
+func NewLimitsKeysPutRequestWithBody(server string, key string, params *LimitsKeysPutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/keys/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewLimitsDeleteRequest constructs an http.Request for the LimitsDelete method
+func NewLimitsDeleteRequest(server string, userID int32, params *LimitsDeleteParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewLimitsGetRequest constructs an http.Request for the LimitsGet method
+func NewLimitsGetRequest(server string, userID int32) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewLimitsPutRequest calls the generic LimitsPut builder with application/json body
+func NewLimitsPutRequest(server string, userID int32, params *LimitsPutParams, body LimitsPutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewLimitsPutRequestWithBody(server, userID, params, "application/json", bodyReader)
+}
+
+// NewLimitsPutRequestWithBody constructs an http.Request for the LimitsPut method, with any body, and a specified content type
+func NewLimitsPutRequestWithBody(server string, userID int32, params *LimitsPutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/limits/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -10443,6 +11653,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
 	FilesDeleteWithResponse(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*FilesDeleteResponse, error)
 
+	// FilesGetWithResponse Show a file that was uploaded to a connector
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/connectors/{id}/files/{name} (the `FilesGet` operationId).
+	FilesGetWithResponse(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*FilesGetResponse, error)
+
+	// FilesPutWithBodyWithResponse Upload one file to a connector by its name, or replace it, and sync the connector
+	//
+	// Scope: write. The body is the content of the file.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/connectors/{id}/files/{name} (the `FilesPut` operationId).
+	FilesPutWithBodyWithResponse(ctx context.Context, id int32, name string, params *FilesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FilesPutResponse, error)
+
 	// ConnectorsRunsWithResponse List the runs of a connector, the latest first
 	//
 	// Scope: read.
@@ -10533,6 +11761,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/deadletters/{seq}/replay (the `DeadlettersReplay` operationId).
 	DeadlettersReplayWithResponse(ctx context.Context, seq string, params *DeadlettersReplayParams, reqEditors ...RequestEditorFn) (*DeadlettersReplayResponse, error)
 
+	// DocumentsFindWithResponse List the documents of all connectors that you see, by the numbers of these and their names in the source
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/documents (the `DocumentsFind` operationId).
+	DocumentsFindWithResponse(ctx context.Context, params *DocumentsFindParams, reqEditors ...RequestEditorFn) (*DocumentsFindResponse, error)
+
 	// EventsWatchWithResponse Watch what becomes of connectors and runs, as server-sent events
 	//
 	// Scope: read. Each event's data is a CloudEvent in JSON, as docs/contract.md has them; its event is `connector` or `run`. `reset` comes first where events between your place and now are lost: GET what you show anew. Send the last id that you have seen as Last-Event-ID, and you go on behind it; browsers do. A stream ends within two minutes.
@@ -10568,6 +11805,87 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/limits (the `LimitsList` operationId).
 	LimitsListWithResponse(ctx context.Context, params *LimitsListParams, reqEditors ...RequestEditorFn) (*LimitsListResponse, error)
+
+	// LimitsKeysListWithResponse List how many runs of a concurrency key may be in flight, by key
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/limits/keys (the `LimitsKeysList` operationId).
+	LimitsKeysListWithResponse(ctx context.Context, params *LimitsKeysListParams, reqEditors ...RequestEditorFn) (*LimitsKeysListResponse, error)
+
+	// LimitsKeysDeleteWithResponse Delete the limit of a concurrency key: it bounds nothing any more
+	//
+	// Scope: admin.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/limits/keys/{key} (the `LimitsKeysDelete` operationId).
+	LimitsKeysDeleteWithResponse(ctx context.Context, key string, params *LimitsKeysDeleteParams, reqEditors ...RequestEditorFn) (*LimitsKeysDeleteResponse, error)
+
+	// LimitsKeysGetWithResponse Show how many runs of a concurrency key may be in flight
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/limits/keys/{key} (the `LimitsKeysGet` operationId).
+	LimitsKeysGetWithResponse(ctx context.Context, key string, reqEditors ...RequestEditorFn) (*LimitsKeysGetResponse, error)
+
+	// LimitsKeysPutWithBodyWithResponse Say how many runs of a concurrency key may be in flight
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+	LimitsKeysPutWithBodyWithResponse(ctx context.Context, key string, params *LimitsKeysPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LimitsKeysPutResponse, error)
+
+	// LimitsKeysPutWithResponse Say how many runs of a concurrency key may be in flight
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+	LimitsKeysPutWithResponse(ctx context.Context, key string, params *LimitsKeysPutParams, body LimitsKeysPutJSONRequestBody, reqEditors ...RequestEditorFn) (*LimitsKeysPutResponse, error)
+
+	// LimitsDeleteWithResponse Delete what is said of an owner: they may have what everybody may
+	//
+	// Scope: admin.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/limits/{user_id} (the `LimitsDelete` operationId).
+	LimitsDeleteWithResponse(ctx context.Context, userID int32, params *LimitsDeleteParams, reqEditors ...RequestEditorFn) (*LimitsDeleteResponse, error)
+
+	// LimitsGetWithResponse Show what an owner may have
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/limits/{user_id} (the `LimitsGet` operationId).
+	LimitsGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*LimitsGetResponse, error)
+
+	// LimitsPutWithBodyWithResponse Say what an owner may have, or everybody without limits of their own (user 0)
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+	LimitsPutWithBodyWithResponse(ctx context.Context, userID int32, params *LimitsPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LimitsPutResponse, error)
+
+	// LimitsPutWithResponse Say what an owner may have, or everybody without limits of their own (user 0)
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+	LimitsPutWithResponse(ctx context.Context, userID int32, params *LimitsPutParams, body LimitsPutJSONRequestBody, reqEditors ...RequestEditorFn) (*LimitsPutResponse, error)
 
 	// LocksListWithResponse List the locks that runs hold or wait for, by key
 	//
@@ -12323,6 +13641,130 @@ func (r FilesDeleteResponse) ContentType() string {
 	return ""
 }
 
+// FilesGetResponse200Headers the declared response headers of an HTTP 200 response for FilesGet
+type FilesGetResponse200Headers struct {
+	ETag *string
+}
+
+type FilesGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *File
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *FilesGetResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r FilesGetResponse) GetJSON200() *File {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r FilesGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FilesGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FilesGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FilesGetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// FilesPutResponse200Headers the declared response headers of an HTTP 200 response for FilesPut
+type FilesPutResponse200Headers struct {
+	ETag *string
+}
+
+// FilesPutResponse201Headers the declared response headers of an HTTP 201 response for FilesPut
+type FilesPutResponse201Headers struct {
+	ETag *string
+}
+
+type FilesPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FileKeptBody
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *FileKeptBody
+	// ApplicationProblemJSON408 the response for an HTTP 408 `application/problem+json` response
+	ApplicationProblemJSON408 *Problem
+	// ApplicationProblemJSON501 the response for an HTTP 501 `application/problem+json` response
+	ApplicationProblemJSON501 *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *FilesPutResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *FilesPutResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r FilesPutResponse) GetJSON200() *FileKeptBody {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r FilesPutResponse) GetJSON201() *FileKeptBody {
+	return r.JSON201
+}
+
+// GetApplicationProblemJSON408 returns the response for an HTTP 408 `application/problem+json` response
+func (r FilesPutResponse) GetApplicationProblemJSON408() *Problem {
+	return r.ApplicationProblemJSON408
+}
+
+// GetApplicationProblemJSON501 returns the response for an HTTP 501 `application/problem+json` response
+func (r FilesPutResponse) GetApplicationProblemJSON501() *Problem {
+	return r.ApplicationProblemJSON501
+}
+
+// GetBody returns the raw response body bytes
+func (r FilesPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FilesPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FilesPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FilesPutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ConnectorsRunsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12692,6 +14134,47 @@ func (r DeadlettersReplayResponse) ContentType() string {
 	return ""
 }
 
+type DocumentsFindResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FoundDocumentsBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DocumentsFindResponse) GetJSON200() *FoundDocumentsBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r DocumentsFindResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DocumentsFindResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DocumentsFindResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DocumentsFindResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type EventsWatchResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12843,6 +14326,335 @@ func (r LimitsListResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r LimitsListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LimitsKeysListResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KeyLimitPageBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LimitsKeysListResponse) GetJSON200() *KeyLimitPageBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsKeysListResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsKeysListResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsKeysListResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsKeysListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LimitsKeysDeleteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsKeysDeleteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsKeysDeleteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsKeysDeleteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsKeysDeleteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// LimitsKeysGetResponse200Headers the declared response headers of an HTTP 200 response for LimitsKeysGet
+type LimitsKeysGetResponse200Headers struct {
+	ETag *string
+}
+
+type LimitsKeysGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KeyLimit
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *LimitsKeysGetResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LimitsKeysGetResponse) GetJSON200() *KeyLimit {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsKeysGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsKeysGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsKeysGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsKeysGetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// LimitsKeysPutResponse200Headers the declared response headers of an HTTP 200 response for LimitsKeysPut
+type LimitsKeysPutResponse200Headers struct {
+	ETag *string
+}
+
+// LimitsKeysPutResponse201Headers the declared response headers of an HTTP 201 response for LimitsKeysPut
+type LimitsKeysPutResponse201Headers struct {
+	ETag *string
+}
+
+type LimitsKeysPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *KeyLimit
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *KeyLimit
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *LimitsKeysPutResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *LimitsKeysPutResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LimitsKeysPutResponse) GetJSON200() *KeyLimit {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r LimitsKeysPutResponse) GetJSON201() *KeyLimit {
+	return r.JSON201
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsKeysPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsKeysPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsKeysPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsKeysPutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LimitsDeleteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsDeleteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsDeleteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsDeleteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsDeleteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// LimitsGetResponse200Headers the declared response headers of an HTTP 200 response for LimitsGet
+type LimitsGetResponse200Headers struct {
+	ETag *string
+}
+
+type LimitsGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Limit
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *LimitsGetResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LimitsGetResponse) GetJSON200() *Limit {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsGetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// LimitsPutResponse200Headers the declared response headers of an HTTP 200 response for LimitsPut
+type LimitsPutResponse200Headers struct {
+	ETag *string
+}
+
+// LimitsPutResponse201Headers the declared response headers of an HTTP 201 response for LimitsPut
+type LimitsPutResponse201Headers struct {
+	ETag *string
+}
+
+type LimitsPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Limit
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Limit
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *LimitsPutResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *LimitsPutResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LimitsPutResponse) GetJSON200() *Limit {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r LimitsPutResponse) GetJSON201() *Limit {
+	return r.JSON201
+}
+
+// GetBody returns the raw response body bytes
+func (r LimitsPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LimitsPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LimitsPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LimitsPutResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -14542,6 +16354,36 @@ func (c *ClientWithResponses) FilesDeleteWithResponse(ctx context.Context, id in
 	return ParseFilesDeleteResponse(rsp)
 }
 
+// FilesGetWithResponse Show a file that was uploaded to a connector
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/connectors/{id}/files/{name} (the `FilesGet` operationId).
+func (c *ClientWithResponses) FilesGetWithResponse(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*FilesGetResponse, error) {
+	rsp, err := c.FilesGet(ctx, id, name, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFilesGetResponse(rsp)
+}
+
+// FilesPutWithBodyWithResponse Upload one file to a connector by its name, or replace it, and sync the connector
+//
+// Scope: write. The body is the content of the file.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/connectors/{id}/files/{name} (the `FilesPut` operationId).
+func (c *ClientWithResponses) FilesPutWithBodyWithResponse(ctx context.Context, id int32, name string, params *FilesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FilesPutResponse, error) {
+	rsp, err := c.FilesPutWithBody(ctx, id, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFilesPutResponse(rsp)
+}
+
 // ConnectorsRunsWithResponse List the runs of a connector, the latest first
 //
 // Scope: read.
@@ -14692,6 +16534,21 @@ func (c *ClientWithResponses) DeadlettersReplayWithResponse(ctx context.Context,
 	return ParseDeadlettersReplayResponse(rsp)
 }
 
+// DocumentsFindWithResponse List the documents of all connectors that you see, by the numbers of these and their names in the source
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/documents (the `DocumentsFind` operationId).
+func (c *ClientWithResponses) DocumentsFindWithResponse(ctx context.Context, params *DocumentsFindParams, reqEditors ...RequestEditorFn) (*DocumentsFindResponse, error) {
+	rsp, err := c.DocumentsFind(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDocumentsFindResponse(rsp)
+}
+
 // EventsWatchWithResponse Watch what becomes of connectors and runs, as server-sent events
 //
 // Scope: read. Each event's data is a CloudEvent in JSON, as docs/contract.md has them; its event is `connector` or `run`. `reset` comes first where events between your place and now are lost: GET what you show anew. Send the last id that you have seen as Last-Event-ID, and you go on behind it; browsers do. A stream ends within two minutes.
@@ -14750,6 +16607,141 @@ func (c *ClientWithResponses) LimitsListWithResponse(ctx context.Context, params
 		return nil, err
 	}
 	return ParseLimitsListResponse(rsp)
+}
+
+// LimitsKeysListWithResponse List how many runs of a concurrency key may be in flight, by key
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/limits/keys (the `LimitsKeysList` operationId).
+func (c *ClientWithResponses) LimitsKeysListWithResponse(ctx context.Context, params *LimitsKeysListParams, reqEditors ...RequestEditorFn) (*LimitsKeysListResponse, error) {
+	rsp, err := c.LimitsKeysList(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsKeysListResponse(rsp)
+}
+
+// LimitsKeysDeleteWithResponse Delete the limit of a concurrency key: it bounds nothing any more
+//
+// Scope: admin.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/limits/keys/{key} (the `LimitsKeysDelete` operationId).
+func (c *ClientWithResponses) LimitsKeysDeleteWithResponse(ctx context.Context, key string, params *LimitsKeysDeleteParams, reqEditors ...RequestEditorFn) (*LimitsKeysDeleteResponse, error) {
+	rsp, err := c.LimitsKeysDelete(ctx, key, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsKeysDeleteResponse(rsp)
+}
+
+// LimitsKeysGetWithResponse Show how many runs of a concurrency key may be in flight
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/limits/keys/{key} (the `LimitsKeysGet` operationId).
+func (c *ClientWithResponses) LimitsKeysGetWithResponse(ctx context.Context, key string, reqEditors ...RequestEditorFn) (*LimitsKeysGetResponse, error) {
+	rsp, err := c.LimitsKeysGet(ctx, key, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsKeysGetResponse(rsp)
+}
+
+// LimitsKeysPutWithBodyWithResponse Say how many runs of a concurrency key may be in flight
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+func (c *ClientWithResponses) LimitsKeysPutWithBodyWithResponse(ctx context.Context, key string, params *LimitsKeysPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LimitsKeysPutResponse, error) {
+	rsp, err := c.LimitsKeysPutWithBody(ctx, key, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsKeysPutResponse(rsp)
+}
+
+// LimitsKeysPutWithResponse Say how many runs of a concurrency key may be in flight
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/limits/keys/{key} (the `LimitsKeysPut` operationId).
+func (c *ClientWithResponses) LimitsKeysPutWithResponse(ctx context.Context, key string, params *LimitsKeysPutParams, body LimitsKeysPutJSONRequestBody, reqEditors ...RequestEditorFn) (*LimitsKeysPutResponse, error) {
+	rsp, err := c.LimitsKeysPut(ctx, key, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsKeysPutResponse(rsp)
+}
+
+// LimitsDeleteWithResponse Delete what is said of an owner: they may have what everybody may
+//
+// Scope: admin.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/limits/{user_id} (the `LimitsDelete` operationId).
+func (c *ClientWithResponses) LimitsDeleteWithResponse(ctx context.Context, userID int32, params *LimitsDeleteParams, reqEditors ...RequestEditorFn) (*LimitsDeleteResponse, error) {
+	rsp, err := c.LimitsDelete(ctx, userID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsDeleteResponse(rsp)
+}
+
+// LimitsGetWithResponse Show what an owner may have
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/limits/{user_id} (the `LimitsGet` operationId).
+func (c *ClientWithResponses) LimitsGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*LimitsGetResponse, error) {
+	rsp, err := c.LimitsGet(ctx, userID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsGetResponse(rsp)
+}
+
+// LimitsPutWithBodyWithResponse Say what an owner may have, or everybody without limits of their own (user 0)
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+func (c *ClientWithResponses) LimitsPutWithBodyWithResponse(ctx context.Context, userID int32, params *LimitsPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LimitsPutResponse, error) {
+	rsp, err := c.LimitsPutWithBody(ctx, userID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsPutResponse(rsp)
+}
+
+// LimitsPutWithResponse Say what an owner may have, or everybody without limits of their own (user 0)
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/limits/{user_id} (the `LimitsPut` operationId).
+func (c *ClientWithResponses) LimitsPutWithResponse(ctx context.Context, userID int32, params *LimitsPutParams, body LimitsPutJSONRequestBody, reqEditors ...RequestEditorFn) (*LimitsPutResponse, error) {
+	rsp, err := c.LimitsPut(ctx, userID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLimitsPutResponse(rsp)
 }
 
 // LocksListWithResponse List the locks that runs hold or wait for, by key
@@ -16277,6 +18269,115 @@ func ParseFilesDeleteResponse(rsp *http.Response) (*FilesDeleteResponse, error) 
 	return response, nil
 }
 
+// ParseFilesGetResponse parses an HTTP response from a FilesGetWithResponse call
+func ParseFilesGetResponse(rsp *http.Response) (*FilesGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FilesGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest File
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers FilesGetResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseFilesPutResponse parses an HTTP response from a FilesPutWithResponse call
+func ParseFilesPutResponse(rsp *http.Response) (*FilesPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FilesPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FileKeptBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest FileKeptBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 408:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON408 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 501:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSON501 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers FilesPutResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers FilesPutResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseConnectorsRunsResponse parses an HTTP response from a ConnectorsRunsWithResponse call
 func ParseConnectorsRunsResponse(rsp *http.Response) (*ConnectorsRunsResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -16514,6 +18615,32 @@ func ParseDeadlettersReplayResponse(rsp *http.Response) (*DeadlettersReplayRespo
 	return response, nil
 }
 
+// ParseDocumentsFindResponse parses an HTTP response from a DocumentsFindWithResponse call
+func ParseDocumentsFindResponse(rsp *http.Response) (*DocumentsFindResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DocumentsFindResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FoundDocumentsBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseEventsWatchResponse parses an HTTP response from a EventsWatchWithResponse call
 func ParseEventsWatchResponse(rsp *http.Response) (*EventsWatchResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -16603,6 +18730,254 @@ func ParseLimitsListResponse(rsp *http.Response) (*LimitsListResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseLimitsKeysListResponse parses an HTTP response from a LimitsKeysListWithResponse call
+func ParseLimitsKeysListResponse(rsp *http.Response) (*LimitsKeysListResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsKeysListResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KeyLimitPageBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseLimitsKeysDeleteResponse parses an HTTP response from a LimitsKeysDeleteWithResponse call
+func ParseLimitsKeysDeleteResponse(rsp *http.Response) (*LimitsKeysDeleteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsKeysDeleteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseLimitsKeysGetResponse parses an HTTP response from a LimitsKeysGetWithResponse call
+func ParseLimitsKeysGetResponse(rsp *http.Response) (*LimitsKeysGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsKeysGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KeyLimit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers LimitsKeysGetResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseLimitsKeysPutResponse parses an HTTP response from a LimitsKeysPutWithResponse call
+func ParseLimitsKeysPutResponse(rsp *http.Response) (*LimitsKeysPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsKeysPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest KeyLimit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest KeyLimit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers LimitsKeysPutResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers LimitsKeysPutResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseLimitsDeleteResponse parses an HTTP response from a LimitsDeleteWithResponse call
+func ParseLimitsDeleteResponse(rsp *http.Response) (*LimitsDeleteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsDeleteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	return response, nil
+}
+
+// ParseLimitsGetResponse parses an HTTP response from a LimitsGetWithResponse call
+func ParseLimitsGetResponse(rsp *http.Response) (*LimitsGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Limit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers LimitsGetResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseLimitsPutResponse parses an HTTP response from a LimitsPutWithResponse call
+func ParseLimitsPutResponse(rsp *http.Response) (*LimitsPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LimitsPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Limit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Limit
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers LimitsPutResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers LimitsPutResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil

@@ -17,7 +17,6 @@ import (
 func (a *API) administrationRoutes() {
 	register(a, identity.ListLocks, http.MethodGet, "/locks", "List the locks that runs hold or wait for, by key", http.StatusOK, a.listLocks)
 	register(a, identity.ReleaseLock, http.MethodPost, "/locks/release", "Take a lock from the run that holds it", http.StatusOK, a.releaseLock)
-	register(a, identity.ListLimits, http.MethodGet, "/limits", "List what owners may have: you, and everybody without limits of their own (user 0)", http.StatusOK, a.listLimits)
 }
 
 // Lock is one on something that there is little of. Of one that nobody has, and that runs wait for, epoch and the times are null.
@@ -111,50 +110,6 @@ func (a *API) releaseLock(ctx context.Context, in *ReleaseLock) (*ReleasedLock, 
 			out.Body.ExpiresAt, err = time.Parse(time.RFC3339Nano, at)
 		}
 		return err
-	})
-	return out, err
-}
-
-// Limit is what an owner may have. 0 = no bound, null = as user 0 says, of max_concurrent_syncs as the service does.
-type Limit struct {
-	UserID             int32  `json:"user_id"`
-	MaxConnectors      *int32 `json:"max_connectors"`
-	MaxConcurrentSyncs *int32 `json:"max_concurrent_syncs" doc:"Of a capped type at once."`
-	MaxDocuments       *int64 `json:"max_documents"`
-	MaxBytes           *int64 `json:"max_bytes" doc:"Of texts, titles, addresses and links."`
-}
-
-// LimitPage is one page of limits.
-type LimitPage struct {
-	Body struct {
-		Limits        []Limit `json:"limits"`
-		NextPageToken *string `json:"next_page_token"`
-	}
-}
-
-func (a *API) listLimits(ctx context.Context, in *Paging) (*LimitPage, error) {
-	p, out := dbgen.ListLimitsParams{After: -1, Page: in.most() + 1}, &LimitPage{}
-	if who := requestOf(ctx); !who.Role.AtLeast(identity.Superadmin) {
-		p.Users = []int32{0, who.UserID} // so that nobody else's are read
-	}
-	next, err := a.place(ctx, in.PageToken, "limits", &p.After)
-	if err != nil {
-		return nil, err
-	}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListLimits(ctx, p)
-		if err != nil {
-			return err
-		}
-		found, more := cut(found, in.most())
-		out.Body.Limits = make([]Limit, len(found))
-		for i, l := range found {
-			out.Body.Limits[i] = Limit(l)
-		}
-		if more {
-			out.Body.NextPageToken = next(found[len(found)-1].UserID)
-		}
-		return nil
 	})
 	return out, err
 }

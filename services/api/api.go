@@ -194,6 +194,7 @@ func (a *API) routes() {
 	a.jobRoutes()
 	a.lookRoutes()
 	a.administrationRoutes()
+	a.limitRoutes()
 	a.calendarRoutes()
 	a.blackoutRoutes()
 	a.conditionRoutes()

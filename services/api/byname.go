@@ -36,10 +36,37 @@ func (m Matching) matches(stands string) error {
 	return problem.PreconditionFailed()
 }
 
+// Putting is Matching of a change, or of something new.
+type Putting struct {
+	Matching
+	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only where there is none of this name."`
+}
+
+// puts is of the ETag of what is there; nil: nothing is.
+func (p Putting) puts(stands *string) error {
+	switch {
+	case stands == nil && p.IfMatch != "":
+		return problem.Gone()
+	case stands == nil:
+		return nil
+	case p.IfNoneMatch != "":
+		return problem.Exists()
+	}
+	return p.matches(*stands)
+}
+
+// meanwhile is of something new that somebody else has added at the same time.
+func (p Putting) meanwhile() error {
+	if p.IfNoneMatch != "" {
+		return problem.Exists()
+	}
+	return problem.PreconditionRequired()
+}
+
 // PutNamed is Named of a change, or of something new.
 type PutNamed struct {
-	NamedVersion
-	IfNoneMatch string `header:"If-None-Match" enum:"*" doc:"*: only where there is none of this name."`
+	Named
+	Putting
 }
 
 // version is the ETag of something with a name.
@@ -50,23 +77,10 @@ func (c NamedVersion) check(stands int64) error { return c.matches(version(stand
 
 // check is of what is there; nil: nothing is.
 func (p PutNamed) check(stands *int64) error {
-	switch {
-	case stands == nil && p.IfMatch != "":
-		return problem.Gone()
-	case stands == nil:
-		return nil
-	case p.IfNoneMatch != "":
-		return problem.Exists()
+	if stands == nil {
+		return p.puts(nil)
 	}
-	return p.NamedVersion.check(*stands)
-}
-
-// meanwhile is of something new that somebody else has added at the same time.
-func (p PutNamed) meanwhile() error {
-	if p.IfNoneMatch != "" {
-		return problem.Exists()
-	}
-	return problem.PreconditionRequired()
+	return p.puts(new(version(*stands)))
 }
 
 // mayBeMissing says in the document that there may be none of a name.

@@ -78,18 +78,16 @@ func given[T comparable](value T) *T {
 // lookahead is how many connectors one page is looked for in, for admins, and where superadmins have a filter: no index has what they see.
 const lookahead = 20_000
 
-// bound says how far a page is looked for, and whether there is more behind that.
-func bound(ctx context.Context, q *dbgen.Queries, filter ConnectorFilter, p *dbgen.ListConnectorsParams) (further bool, err error) {
-	p.Through = math.MaxInt32
-	if role := requestOf(ctx).Role; role == identity.User || role == identity.Superadmin && filter == (ConnectorFilter{}) {
-		return false, nil
+// bound says how far a page is looked for, and whether there is more behind that. isFiltered: not all that superadmins see is on it.
+func bound(ctx context.Context, q *dbgen.Queries, isFiltered bool, after int32) (through int32, further bool, err error) {
+	if role := requestOf(ctx).Role; role == identity.User || role == identity.Superadmin && !isFiltered {
+		return math.MaxInt32, false, nil
 	}
-	through, err := q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: p.After, Look: lookahead})
+	through, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: lookahead})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
+		return math.MaxInt32, false, nil
 	}
-	p.Through = through
-	return err == nil, err
+	return through, err == nil, err
 }
 
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
@@ -103,10 +101,11 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 	var found []dbgen.ApiConnector
 	out := &ConnectorPage{}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		further, err := bound(ctx, q, in.ConnectorFilter, &p)
+		through, further, err := bound(ctx, q, in.ConnectorFilter != (ConnectorFilter{}), p.After)
 		if err != nil {
 			return err
 		}
+		p.Through = through
 		var more bool
 		found, more, err = filled(in.most(), mostBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
 			if p.Page = rows; behind != nil {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -27,6 +25,7 @@ func (a *API) lookRoutes() {
 	register(a, identity.WhyConnector, http.MethodGet, "/connectors/{id}/why", "Tell why a connector is, or is not, running now, and what happens next", http.StatusOK, a.why)
 	register(a, identity.PreviewSchedule, http.MethodGet, "/connectors/{id}/schedule/preview", "Show the slots of a connector's schedule and what becomes of each", http.StatusOK, a.previewSchedule)
 	register(a, identity.ListDocuments, http.MethodGet, "/connectors/{id}/documents", "List the documents of a connector, by their names in the source", http.StatusOK, a.listDocuments)
+	register(a, identity.FindDocuments, http.MethodGet, "/documents", "List the documents of all connectors that you see, by the numbers of these and their names in the source", http.StatusOK, a.findDocuments)
 	register(a, identity.FailedDocuments, http.MethodGet, "/connectors/{id}/documents/failed", "Count the failed documents of a connector, by reason", http.StatusOK, a.failedDocuments)
 }
 
@@ -127,106 +126,6 @@ func shownFailures(s *failures.Summary) *failures.Summary {
 		shown.Reasons[i] = failures.Reason{Reason: secret.Text(r.Reason), Documents: r.Documents}
 	}
 	return &shown
-}
-
-// lookdown is in how many documents one page is looked for.
-const lookdown = 50_000
-
-// Document is what is shown of one.
-type Document struct {
-	SourceID  string    `json:"source_id" doc:"Its name in the source."`
-	Title     string    `json:"title"`
-	URL       string    `json:"url"`
-	MediaType string    `json:"media_type"`
-	Status    string    `json:"status" enum:"stored,failed,deleted,partial"`
-	Error     *string   `json:"error"`
-	Chunks    int32     `json:"chunks"`
-	UpdatedAt time.Time `json:"updated_at"`
-}
-
-// DocumentFilter is what may be asked of a list of documents.
-type DocumentFilter struct {
-	Status string `query:"status" enum:"stored,failed,deleted,partial"`
-}
-
-// DocumentList is how documents are asked for.
-type DocumentList struct {
-	ByID
-	DocumentFilter
-	After string `query:"after" maxLength:"4096" doc:"Only those whose names in the source come after this. A page_token goes before it."`
-	LongPaging
-}
-
-// DocumentPage is one page of documents.
-type DocumentPage struct {
-	Body struct {
-		Documents     []Document `json:"documents"`
-		NextPageToken *string    `json:"next_page_token" doc:"Null where there are no more. A page may have fewer documents than asked for, and a next one."`
-	}
-}
-
-func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPage, error) {
-	filter, out := []any{in.number(), in.DocumentFilter}, &DocumentPage{}
-	p := dbgen.ListDocumentsParams{ConnectorID: in.number(), Status: given(in.Status), After: in.After}
-	if strings.ContainsRune(in.After, 0) || !utf8.ValidString(in.After) {
-		return nil, problem.Invalid("query.after", "must be text without NUL characters")
-	}
-	next, err := a.place(ctx, in.PageToken, filter, &p.After)
-	if err != nil {
-		return nil, err
-	}
-	var found []dbgen.ApiDocument
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		since, err := q.SeenSince(ctx, in.number())
-		if errors.Is(err, pgx.ErrNoRows) {
-			return problem.NotFound(fmt.Sprintf("connector %d", in.number()))
-		}
-		if err != nil {
-			return err
-		}
-		p.Since, p.Through = since, nil
-		if p.Status != nil || since > 0 {
-			through, err := q.DocumentsThrough(ctx, dbgen.DocumentsThroughParams{ConnectorID: in.number(), After: p.After, Look: lookdown})
-			if err == nil {
-				p.Through = &through
-			} else if !errors.Is(err, pgx.ErrNoRows) {
-				return err
-			}
-		}
-		size := func(d dbgen.ApiDocument) int {
-			n := len(d.SourceID) + len(d.Title) + len(d.Url)
-			if d.Error != nil {
-				n += len(*d.Error)
-			}
-			return n
-		}
-		page := p
-		var more bool
-		found, more, err = filled(in.most(), mostBytes, size, func(rows int32, behind *dbgen.ApiDocument) ([]dbgen.ApiDocument, error) {
-			if page.Page = rows; behind != nil {
-				page.After = behind.SourceID
-			}
-			return q.ListDocuments(ctx, page)
-		})
-		if err != nil {
-			return err
-		}
-		switch {
-		case more:
-			out.Body.NextPageToken = next(found[len(found)-1].SourceID)
-		case p.Through != nil:
-			out.Body.NextPageToken = next(*p.Through)
-		}
-		return nil
-	})
-	out.Body.Documents = make([]Document, len(found))
-	for i, d := range found { // masked once the connection is given back
-		out.Body.Documents[i] = Document{
-			SourceID: shown(d.SourceID), Title: secret.Text(d.Title), URL: shown(d.Url), MediaType: d.MediaType, Status: d.Status,
-			Error: shownText(d.Error), Chunks: d.ChunkCount, UpdatedAt: d.UpdatedAt.UTC(),
-		}
-	}
-	return out, err
 }
 
 // Failures are the failed documents of a connector.

@@ -157,6 +157,11 @@ func names(ctx context.Context, q *dbgen.Queries, of ...dbgen.ApiRun) (map[int32
 	for i, r := range of {
 		ids[i] = r.ConnectorID
 	}
+	return connectorNames(ctx, q, ids)
+}
+
+// connectorNames are what some connectors are called, as far as the viewer sees them.
+func connectorNames(ctx context.Context, q *dbgen.Queries, ids []int32) (map[int32]string, error) {
 	rows, err := q.ConnectorNames(ctx, slices.Compact(slices.Sorted(slices.Values(ids))))
 	called := make(map[int32]string, len(rows))
 	for _, r := range rows {

@@ -65,16 +65,11 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("GET", path+"/documents/failed", nil).status
 	case identity.ListFiles:
 		return c.do("GET", path+"/files", nil).status
-	case identity.UploadFiles, identity.DeleteFile:
+	case identity.GetFile, identity.UploadFiles, identity.PutFile, identity.DeleteFile:
 		if on.System { // no job has files
 			return 0
 		}
-		if operation == identity.UploadFiles {
-			return c.upload(on.id, "a.md", "# Zebras").status
-		}
-		c.exec(`WITH p AS (INSERT INTO upload_places (connector_id, user_id, files, bytes) VALUES ($1, $2, 1, 1) RETURNING id)
-			INSERT INTO uploaded_files (place, name, object, bytes, sha256, uploaded_by) SELECT p.id, 'b.md', gen_random_uuid(), 1, sha256('x'), 'test' FROM p`, on.id, on.UserID)
-		return c.do("DELETE", path+"/files/b.md", nil).status
+		return c.tryFile(operation, on)
 	case identity.UpdateConnector:
 		return c.do("PATCH", path, map[string]any{"name": "y"}, "If-Match", "*").status
 	case identity.DeleteConnector:
@@ -111,6 +106,24 @@ func (c caller) try(operation identity.Operation, on something) int {
 	return 0
 }
 
+// tryFile asks for an operation on a file that is there, or is new.
+func (c caller) tryFile(operation identity.Operation, on something) int {
+	c.Helper()
+	path := fmt.Sprintf("/connectors/%d/files", on.id)
+	switch operation {
+	case identity.UploadFiles:
+		return c.upload(on.id, "a.md", "# Zebras").status
+	case identity.PutFile:
+		return c.do("PUT", path+"/a.md", "# Zebras").status
+	}
+	c.exec(`WITH p AS (INSERT INTO upload_places (connector_id, user_id, files, bytes) VALUES ($1, $2, 1, 1) ON CONFLICT (connector_id) DO UPDATE SET files = 1 RETURNING id)
+		INSERT INTO uploaded_files (place, name, object, bytes, sha256, uploaded_by) SELECT p.id, 'b.md', gen_random_uuid(), 1, sha256('x'), 'test' FROM p ON CONFLICT DO NOTHING`, on.id, on.UserID)
+	if operation == identity.DeleteFile {
+		return c.do("DELETE", path+"/b.md", nil).status
+	}
+	return c.do("GET", path+"/b.md", nil).status
+}
+
 // tryJob asks for an operation on the job that is called x.
 func (c caller) tryJob(operation identity.Operation) int {
 	c.Helper()
@@ -133,7 +146,7 @@ func (c caller) tryJob(operation identity.Operation) int {
 // expected is what the table of rules, and of ownership, says.
 func expected(who identity.Who, operation identity.Operation, of identity.Ownership) int {
 	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.MakeBadge: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202, identity.TriggerScheduledJob: 202,
-		identity.UploadFiles: 202, identity.DeleteFile: 202}[operation]
+		identity.UploadFiles: 202, identity.PutFile: 201, identity.DeleteFile: 202}[operation]
 	if done == 0 {
 		done = http.StatusOK
 	}

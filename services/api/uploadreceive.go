@@ -2,7 +2,6 @@ package api
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,15 +9,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -28,10 +23,8 @@ import (
 )
 
 const (
-	// maxFilesAtOnce is how many files one request uploads.
-	maxFilesAtOnce = 100
-	// formBytes is what a request may have around its files.
-	formBytes = 1 << 20
+	// raiseMost is what to do with a file that is too large.
+	raiseMost = "Send a smaller one, or raise max_file_bytes of the connector's config (up to 33554432)."
 	// readPatience is how long a client may send nothing.
 	readPatience = 20 * time.Second
 	// abandonTimeout bounds the removal of what was written of an upload that fails.
@@ -39,27 +32,6 @@ const (
 	// keepFor is how long an object that was begun stays, beyond the time of its upload, before it is removed as abandoned.
 	keepFor = time.Hour
 )
-
-// UploadFiles is a request with files. Its body is read while it comes.
-type UploadFiles struct {
-	ByID
-	request *http.Request
-}
-
-// Resolve is part of huma.Resolver.
-func (u *UploadFiles) Resolve(ctx huma.Context) []error {
-	u.request, _ = humago.Unwrap(ctx)
-	return nil
-}
-
-// FilesTaken are files that were taken.
-type FilesTaken struct {
-	Body struct {
-		ConnectorID        int32       `json:"connector_id"`
-		TriggerRequestedAt time.Time   `json:"trigger_requested_at"`
-		Files              []FileTaken `json:"files"`
-	}
-}
 
 // FileTaken is one of them.
 type FileTaken struct {
@@ -77,6 +49,8 @@ type upload struct {
 	room  int64
 	next  uuid.UUID // an object that is begun
 	taken []received
+	// allows says of the file that one takes the place of, nil where there is none, whether it may; nil = it always may. It is asked before the content comes, and when it is kept.
+	allows func(stands *dbgen.GetUploadRow) error
 }
 
 // received is a file whose content is written.
@@ -86,16 +60,10 @@ type received struct {
 	sum    []byte
 }
 
-// uploadFiles writes each file as an object that nothing names, and then makes all of them files of the connector, with the request to sync it, in one transaction. So an upload
-// that ends before it leaves nothing that is read, and one that ends behind it is synced.
-func (a *API) uploadFiles(ctx context.Context, in *UploadFiles) (*FilesTaken, error) {
-	if a.bucket == nil {
-		return nil, problem.NoUploads()
-	}
-	body, err := in.files()
-	if err != nil {
-		return nil, err
-	}
+// uploaded has do read the body of a request as long as an upload may take. Each file of it is written as an object that nothing names, and then they become files of the connector,
+// with the request to sync it, in one transaction. So an upload that ends before it leaves nothing that is read, and one that ends behind it is synced.
+func uploaded[T any](ctx context.Context, u *upload, r *http.Request, do func(context.Context, io.Reader) (*T, error)) (*T, error) {
+	a := u.api
 	leave, err := a.uploading.begin(ctx, requestOf(ctx).UserID)
 	if err != nil {
 		return nil, err
@@ -104,54 +72,16 @@ func (a *API) uploadFiles(ctx context.Context, in *UploadFiles) (*FilesTaken, er
 	lasting, _ := ctx.Value(lastingKey).(context.Context)
 	lasting = context.WithValue(lasting, requestKey, requestOf(ctx))
 	lastingAnswer, _ := ctx.Value(answerKey).(*answer)
-	u := &upload{api: a, connector: in.number()}
 	within := a.config.uploadTimeout()
-	out, err := deadline.Get(lasting, "api.upload", within, func(ctx context.Context) (*FilesTaken, error) {
+	out, err := deadline.Get(lasting, "api.upload", within, func(ctx context.Context) (*T, error) {
 		lastingAnswer.lasts(within)
-		out, err := u.take(ctx, in, body(lastingAnswer))
+		out, err := do(ctx, &patient{from: r.Body, of: lastingAnswer})
 		if err != nil {
 			u.abandon(ctx)
 		}
 		return out, err
 	})
 	return out, slow(err, within)
-}
-
-// files is the reader of a request's files.
-func (u *UploadFiles) files() (func(*answer) *multipart.Reader, error) {
-	kind, said, err := mime.ParseMediaType(u.request.Header.Get("Content-Type"))
-	if err != nil || kind != formData || said["boundary"] == "" {
-		return nil, problem.NotForm()
-	}
-	return func(of *answer) *multipart.Reader {
-		return multipart.NewReader(&patient{from: u.request.Body, of: of}, said["boundary"])
-	}, nil
-}
-
-// take takes the files of a request, all or none.
-func (u *upload) take(ctx context.Context, in *UploadFiles, form *multipart.Reader) (*FilesTaken, error) {
-	if err := u.begin(ctx); err != nil {
-		return nil, err
-	}
-	// What it replaces is known once its names are.
-	if most := min(u.api.config.uploadMost(), u.api.config.uploadOwnerMost(), maxFilesAtOnce*u.cfg.most()) + formBytes; in.request.ContentLength > most {
-		return nil, problem.TooLarge(fmt.Sprintf("The request has %d bytes, and may have %d.", in.request.ContentLength, most), "Send smaller files, fewer at once, or delete some that are not needed.")
-	}
-	for {
-		part, err := form.NextRawPart()
-		if err == io.EOF && len(u.taken) > 0 { // a body that ends before its end wraps it
-			return u.keep(ctx)
-		}
-		if err != nil {
-			return nil, cutShort(err)
-		}
-		if len(u.taken) == maxFilesAtOnce {
-			return nil, problem.TooLarge(fmt.Sprintf("The request has more than %d files.", maxFilesAtOnce), "Send the rest in another request.")
-		}
-		if err := u.receive(ctx, part); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // begin looks whether the connector takes files, and begins an object.
@@ -172,21 +102,29 @@ func (u *upload) begin(ctx context.Context) error {
 
 // replaces is how large the file is that one of this name takes the place of.
 func (u *upload) replaces(ctx context.Context, name string) (bytes int64, err error) {
-	err = u.api.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		bytes, err = q.UploadBytes(ctx, dbgen.UploadBytesParams{ConnectorID: u.connector, Name: name})
+	err = u.api.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		stands, err := u.stands(ctx, q, name)
+		if stands != nil {
+			bytes = stands.Bytes
+		}
 		return err
 	})
 	return bytes, err
 }
 
+// stands is the file of a name, nil where there is none, if one may take its place.
+func (u *upload) stands(ctx context.Context, q *dbgen.Queries, name string) (*dbgen.GetUploadRow, error) {
+	stands, err := optional(q.GetUpload(ctx, dbgen.GetUploadParams{ConnectorID: u.connector, Name: name}))
+	if err == nil && u.allows != nil {
+		err = u.allows(stands)
+	}
+	return stands, err
+}
+
 func (u *upload) notFound() error { return problem.NotFound(fmt.Sprintf("connector %d", u.connector)) }
 
 // receive writes the content of a file.
-func (u *upload) receive(ctx context.Context, part *multipart.Part) error {
-	name, err := partName(part)
-	if err != nil {
-		return err
-	}
+func (u *upload) receive(ctx context.Context, name string, body io.Reader) error {
 	if slices.ContainsFunc(u.taken, func(r received) bool { return r.Name == name }) {
 		return problem.Invalid("body.file", fmt.Sprintf("two files of this request are called %q", name))
 	}
@@ -202,7 +140,7 @@ func (u *upload) receive(ctx context.Context, part *multipart.Part) error {
 	if err != nil {
 		return err
 	}
-	buffered := bufio.NewReaderSize(part, sniffBytes)
+	buffered := bufio.NewReaderSize(body, sniffBytes)
 	head, err := buffered.Peek(sniffBytes)
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -228,20 +166,19 @@ func (u *upload) receive(ctx context.Context, part *multipart.Part) error {
 	return nil
 }
 
-// keep makes what was written files of the connector, and has it synced.
-func (u *upload) keep(ctx context.Context) (*FilesTaken, error) {
-	out := &FilesTaken{}
-	out.Body.ConnectorID = u.connector
-	slices.SortFunc(u.taken, func(a, b received) int { return cmp.Compare(a.Name, b.Name) })
-	for _, r := range u.taken {
-		out.Body.Files = append(out.Body.Files, r.FileTaken)
-	}
+// keep makes what was written files of the connector, has it synced, and shows that.
+func (u *upload) keep(ctx context.Context, show func(ctx context.Context, q *dbgen.Queries, triggered time.Time) error) error {
 	c := u.api.config
-	return out, u.api.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if _, err := takesUploads(ctx, q, u.connector); err != nil {
+	return u.api.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		if _, err := takesUploads(ctx, q, u.connector); err != nil { // it locks the connector: nobody else keeps a file of it meanwhile
 			return err
 		}
 		for _, r := range u.taken {
+			if u.allows != nil {
+				if _, err := u.stands(ctx, q, r.Name); err != nil {
+					return err
+				}
+			}
 			kept, err := q.KeepUpload(ctx, dbgen.KeepUploadParams{
 				ConnectorID: u.connector, Object: r.object, Name: r.Name, Bytes: r.Bytes, Sha256: r.sum,
 				MostFiles: int32(c.UploadMaxFiles), MostBytes: c.uploadMost(), MostOwnerBytes: c.uploadOwnerMost(),
@@ -253,9 +190,11 @@ func (u *upload) keep(ctx context.Context) (*FilesTaken, error) {
 				return err
 			}
 		}
-		var err error
-		out.Body.TriggerRequestedAt, err = q.Sync(ctx, dbgen.SyncParams{ID: u.connector})
-		return err
+		triggered, err := q.Sync(ctx, dbgen.SyncParams{ID: u.connector})
+		if err != nil {
+			return err
+		}
+		return show(ctx, q, triggered)
 	})
 }
 
@@ -281,13 +220,13 @@ func slow(err error, within time.Duration) error {
 	return err
 }
 
-// cutShort is the answer to a body that ends, or is no form.
+// cutShort is the answer to a body that ends before its end, or is no form.
 func cutShort(err error) error {
 	var p *problem.Problem
 	if errors.As(err, &p) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return problem.Broken("The body is no form with files, or ends before its end: " + errText(err))
+	return problem.Broken("The body is not what it says, or ends before its end: " + errText(err))
 }
 
 func errText(err error) string {
@@ -312,7 +251,7 @@ func (c *content) Read(into []byte) (int, error) {
 	c.n += int64(n)
 	switch {
 	case c.n > c.most:
-		err = problem.TooLarge(fmt.Sprintf("The file has more than %d bytes.", c.most), "Send a smaller one, or raise max_file_bytes of the connector's config (up to 33554432).")
+		err = problem.TooLarge(fmt.Sprintf("The file has more than %d bytes.", c.most), raiseMost)
 	case c.n > c.room:
 		err = problem.TooLarge(fmt.Sprintf("The connector, or its owner, has room for %d bytes more.", c.room), "Delete files that are not needed, or have the operator raise API_UPLOAD_MAX_MB or API_UPLOAD_OWNER_MAX_MB.")
 	}

@@ -26,6 +26,12 @@ func (a *API) uploadRoutes() {
 		o.Description += " Up to 100 files in one request: all of them are taken, or none."
 		o.Errors = append(o.Errors, http.StatusRequestTimeout, http.StatusNotImplemented)
 	})
+	register(a, identity.GetFile, http.MethodGet, files+"/{name}", "Show a file that was uploaded to a connector", http.StatusOK, a.getFile)
+	register(a, identity.PutFile, http.MethodPut, files+"/{name}", "Upload one file to a connector by its name, or replace it, and sync the connector", http.StatusOK, a.putFile, func(o *huma.Operation) {
+		o.Description += " The body is the content of the file."
+		o.Errors = append(o.Errors, http.StatusRequestTimeout, http.StatusNotImplemented)
+	})
+	a.mayBeNew(files + "/{name}")
 	register(a, identity.DeleteFile, http.MethodDelete, files+"/{name}", "Delete a file that was uploaded to a connector, and sync it", http.StatusAccepted, a.deleteFile, func(o *huma.Operation) {
 		o.Errors = slices.DeleteFunc(o.Errors, func(status int) bool {
 			return status == http.StatusPreconditionFailed || status == http.StatusPreconditionRequired
@@ -37,6 +43,9 @@ func (a *API) uploadRoutes() {
 			Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString, Format: "binary"}, Description: "The files, each a part with a filename.",
 		}},
 	}}}}
+	a.huma.OpenAPI().Paths[base+files+"/{name}"].Put.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
 }
 
 // File is one that was uploaded.
@@ -88,9 +97,13 @@ func (a *API) listFiles(ctx context.Context, in *FileList) (*FilePage, error) {
 	}
 	out.Body.Files = make([]File, len(found))
 	for i, f := range found {
-		out.Body.Files[i] = File{f.Name, f.Bytes, f.Sha256, f.UploadedAt.UTC(), f.UploadedBy, f.Document, shownText(f.Error)}
+		out.Body.Files[i] = viewFile(f)
 	}
 	return out, nil
+}
+
+func viewFile(f dbgen.ListUploadsRow) File {
+	return File{f.Name, f.Bytes, f.Sha256, f.UploadedAt.UTC(), f.UploadedBy, f.Document, shownText(f.Error)}
 }
 
 // ByFile names an uploaded file.

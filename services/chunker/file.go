@@ -101,7 +101,7 @@ func (f *file) uploaded(run *worker.Run) func(context.Context, string) ([]files.
 			return err
 		})
 		for _, row := range rows {
-			all = append(all, files.Uploaded{Name: row.Name, Object: row.Object, Bytes: row.Bytes})
+			all = append(all, files.Uploaded{Name: row.Name, Object: row.Object, Bytes: row.Bytes, SHA256: row.Sha256})
 		}
 		return all, err
 	}

@@ -11,6 +11,50 @@ SELECT r.epoch::bigint AS epoch, r.expires_at::timestamptz AS expires_at FROM mo
 -- users: only these; null: everybody.
 SELECT * FROM api.limits WHERE user_id > @after::integer AND (sqlc.narg('users')::integer[] IS NULL OR user_id = ANY (sqlc.narg('users')::integer[])) ORDER BY user_id LIMIT @page::integer;
 
+-- name: GetLimit :one
+SELECT * FROM api.limits WHERE user_id = @user_id::integer;
+
+-- name: LockLimit :one
+-- For a change. None of whom the viewer may not change.
+SELECT * FROM api.changeable_limits WHERE user_id = @user_id::integer FOR UPDATE;
+
+-- name: AddLimit :execrows
+-- None where there is one of the user.
+INSERT INTO api.changeable_limits (user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes)
+VALUES (@user_id::integer, sqlc.narg('max_connectors')::integer, sqlc.narg('max_concurrent_syncs')::integer, sqlc.narg('max_documents')::bigint, sqlc.narg('max_bytes')::bigint)
+ON CONFLICT (user_id) DO NOTHING;
+
+-- name: ChangeLimit :execrows
+-- None where that changes nothing.
+UPDATE api.changeable_limits SET max_connectors = sqlc.narg('max_connectors')::integer, max_concurrent_syncs = sqlc.narg('max_concurrent_syncs')::integer,
+    max_documents = sqlc.narg('max_documents')::bigint, max_bytes = sqlc.narg('max_bytes')::bigint
+WHERE user_id = @user_id::integer AND (max_connectors, max_concurrent_syncs, max_documents, max_bytes) IS DISTINCT FROM
+    (sqlc.narg('max_connectors')::integer, sqlc.narg('max_concurrent_syncs')::integer, sqlc.narg('max_documents')::bigint, sqlc.narg('max_bytes')::bigint);
+
+-- name: DeleteLimit :execrows
+DELETE FROM api.changeable_limits WHERE user_id = @user_id::integer;
+
+-- name: ListKeyLimits :many
+SELECT * FROM api.key_limits WHERE key > @after::text ORDER BY key LIMIT @page::integer;
+
+-- name: GetKeyLimit :one
+SELECT * FROM api.key_limits WHERE key = @key::text;
+
+-- name: LockKeyLimit :one
+-- For a change. None of whom the viewer may not change.
+SELECT * FROM api.changeable_key_limits WHERE key = @key::text FOR UPDATE;
+
+-- name: AddKeyLimit :execrows
+-- None where the key has one.
+INSERT INTO api.changeable_key_limits (key, most) VALUES (@key::text, @most::integer) ON CONFLICT (key) DO NOTHING;
+
+-- name: ChangeKeyLimit :execrows
+-- None where that changes nothing.
+UPDATE api.changeable_key_limits SET most = @most::integer WHERE key = @key::text AND most <> @most::integer;
+
+-- name: DeleteKeyLimit :execrows
+DELETE FROM api.changeable_key_limits WHERE key = @key::text;
+
 -- name: ListCalendars :many
 SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries, updated_at FROM calendars WHERE name > @after::text ORDER BY name LIMIT @page::integer;
 

@@ -29,10 +29,6 @@ SELECT id, name FROM api.connectors WHERE id = ANY(@ids::integer[]);
 -- name: SeesConnector :one
 SELECT EXISTS (SELECT FROM api.connectors WHERE id = @id);
 
--- name: SeenSince :one
--- Since which version of a connector's configuration the viewer sees what it has done. No row: they do not see it.
-SELECT s.version::bigint AS version FROM api.seen_since(@id::integer) s WHERE s.version IS NOT NULL;
-
 -- name: EventsSeenOf :many
 -- Which of some connectors the viewer sees, and since when what they do; no time: since ever. Who sees everything sees those that are deleted, too.
 -- And which of those that are said to be deleted the viewer saw at last.

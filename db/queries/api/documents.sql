@@ -1,11 +1,12 @@
--- name: DocumentsThrough :one
--- The document that is so many behind another; no row where there are not so many.
-SELECT t.source_id::text AS source_id FROM (SELECT api.documents_through(@connector_id::integer, @after::text, @look::integer) AS source_id) t WHERE t.source_id IS NOT NULL;
+-- name: DocumentsOf :many
+-- A page of the documents of some connectors, as the function says; the last row says as far as where it has looked, if there may be more. error is empty where there is none.
+SELECT d.connector_id::integer AS connector_id, d.source_id::text AS source_id, d.title::text AS title, d.url::text AS url, d.media_type::text AS media_type, d.status::text AS status, coalesce(d.error, '')::text AS error,
+    d.chunk_count::integer AS chunk_count, d.updated_at::timestamptz AS updated_at, d.is_end::boolean AS is_end
+FROM api.documents_of(@connectors::integer[], @after::text, sqlc.narg('status')::text, sqlc.narg('prefix')::text, @page::integer, @bytes::bigint, @look::integer) d;
 
--- name: ListDocuments :many
--- A page of a connector's documents by their names, up to one that DocumentsThrough says; null: to the last. since is what SeenSince says.
-SELECT * FROM api.documents
-WHERE connector_id = @connector_id AND config_version >= @since::bigint AND source_id > @after::text AND (sqlc.narg('through')::text IS NULL OR source_id <= sqlc.narg('through'))
-    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-ORDER BY source_id
+-- name: ConnectorsBehind :many
+-- The connectors behind one, up to another, that the viewer sees, by number.
+SELECT id FROM api.connectors
+WHERE id > @after AND id <= @through AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+ORDER BY id
 LIMIT @page::integer;

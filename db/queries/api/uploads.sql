@@ -17,9 +17,11 @@ WHERE f.connector_id = @connector_id::integer AND f.name > @after::text
 ORDER BY f.name
 LIMIT @page::integer;
 
--- name: UploadBytes :one
--- How large the file of a name is; 0: there is none.
-SELECT coalesce((SELECT f.bytes FROM api.uploaded_files f WHERE f.connector_id = @connector_id::integer AND f.name = @name::text), 0)::bigint;
+-- name: GetUpload :one
+SELECT f.name::text AS name, f.bytes::bigint AS bytes, encode(f.sha256, 'hex')::text AS sha256, f.uploaded_at::timestamptz AS uploaded_at, f.uploaded_by::text AS uploaded_by,
+    f.document::text AS document, f.error
+FROM api.uploaded_files f
+WHERE f.connector_id = @connector_id::integer AND f.name = @name::text;
 
 -- name: SweepUploads :one
 SELECT api.sweep_uploads(@most::integer)::boolean;

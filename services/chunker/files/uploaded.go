@@ -15,8 +15,10 @@ import (
 // Uploaded is a file that somebody has uploaded.
 type Uploaded struct {
 	Name   string
-	Object uuid.UUID
+	Object uuid.UUID // another one for each version of the file
 	Bytes  int64
+	// SHA256 is of its content, as it was uploaded.
+	SHA256 []byte
 }
 
 // Uploads are the uploaded files of one connector.
@@ -93,12 +95,12 @@ func (u *uploaded) item(one Uploaded) source.Item {
 
 // read reads a file. Where the bucket does not answer, the sync ends, and is tried again: that is no fault of the file's.
 func (u *uploaded) read(ctx context.Context, one Uploaded) (source.Content, error) {
-	content, err := u.from.Bucket.Read(ctx, one.Object, one.Bytes)
+	content, err := u.from.Bucket.Read(ctx, one.Object, one.Bytes, one.SHA256)
 	if errors.Is(err, uploads.ErrGone) {
 		return source.Content{}, &source.Unreadable{Reason: "its content is not there any more: it was replaced or deleted while it was read, or is lost; if this stays, upload it again"}
 	}
 	if errors.Is(err, uploads.ErrCut) {
-		return source.Content{}, &source.Unreadable{Reason: "its content is not whole where uploaded files are kept; upload it again"}
+		return source.Content{}, &source.Unreadable{Reason: "its content is not what was uploaded: it is cut, or was changed, where uploaded files are kept; upload it again"}
 	}
 	if err != nil {
 		return source.Content{}, err

@@ -3,6 +3,7 @@ package files_test
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http/httptest"
 	"net/url"
@@ -50,7 +51,8 @@ func (u *uploaded) upload(name, content string) {
 	object := uuid.New()
 	n, err := u.bucket.Write(u.Context(), object, strings.NewReader(content))
 	require.NoError(u, err)
-	u.there[name] = files.Uploaded{Name: name, Object: object, Bytes: n}
+	sum := sha256.Sum256([]byte(content))
+	u.there[name] = files.Uploaded{Name: name, Object: object, Bytes: n, SHA256: sum[:]}
 }
 
 func (u *uploaded) sync(cfg files.Config) (files.Result, error) {
@@ -81,7 +83,8 @@ func TestWhatIsUploadedIsReadReplacedAndDeletedFromS3(t *testing.T) {
 	result, err = u.sync(files.Config{})
 	require.NoError(t, err)
 	require.Zero(t, result.Put, "nothing has changed")
-	u.upload("1.md", "# Lion")
+	u.upload("1.md", "# Quokka 1\n\nIt ran."[:len("# Zebra 1\n\nIt runs.")])
+	require.Equal(t, u.there["3.md"].Bytes, u.there["1.md"].Bytes, "as long as what it replaces")
 	delete(u.there, "2.md")
 	result, err = u.sync(files.Config{})
 	require.NoError(t, err)
@@ -114,17 +117,29 @@ func TestAFileThatIsLostFailsAloneAndABucketThatIsAwayFailsTheSync(t *testing.T)
 	require.Empty(t, u.deleted)
 }
 
-func TestAFileThatIsCutFailsAlone(t *testing.T) {
+func TestAFileThatIsNotWhatWasUploadedFailsAloneAndNothingOfItIsStored(t *testing.T) {
 	u := newUploaded(t)
-	u.upload("a.md", "# Zebra")
-	u.upload("b.md", "# Lion")
+	for _, name := range []string{"a.md", "b.md", "c.md"} {
+		u.upload(name, "# Zebra")
+	}
 	cut := u.there["a.md"]
 	cut.Bytes++
 	u.there["a.md"] = cut
+	require.NoError(t, u.bucket.Remove(t.Context(), u.there["b.md"].Object))
+	_, err := u.bucket.Write(t.Context(), u.there["b.md"].Object, strings.NewReader("# Quagg")) // as long, and something else
+	require.NoError(t, err)
 	result, err := u.sync(files.Config{})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, result.Failed)
-	require.EqualValues(t, 1, result.Put, "the other one is read")
+	require.EqualValues(t, 2, result.Failed)
+	for name, doc := range u.Docs() {
+		require.Equal(t, name != "c.md", doc.Err != "", "%s: %s", name, doc.Err)
+		require.Equal(t, name == "c.md", len(doc.Chunks) > 0, name)
+	}
+	u.upload("b.md", "# Quagg")
+	_, err = u.sync(files.Config{})
+	require.NoError(t, err)
+	require.Empty(t, u.Docs()["b.md"].Err, "what is uploaded again is read")
+	require.NotEmpty(t, u.Docs()["b.md"].Chunks)
 }
 
 func TestAnUploadedFileThatIsTooLargeIsNotRead(t *testing.T) {

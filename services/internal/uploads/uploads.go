@@ -7,12 +7,14 @@ package uploads
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -154,8 +156,8 @@ var ErrGone = errors.New("the object is not in the bucket")
 // ErrCut says that an object is not what was written: a machine lost its power, or somebody has changed it.
 var ErrCut = errors.New("the object has not the bytes that were written")
 
-// Read reads an object of so many bytes. Its error is ErrGone where there is none, ErrCut where it has another length, or another one, of the bucket.
-func (b *Bucket) Read(ctx context.Context, object uuid.UUID, bytes int64) ([]byte, error) {
+// Read reads an object of so many bytes and a digest. Its error is ErrGone where there is none, ErrCut where it is not what was written, or another one, of the bucket.
+func (b *Bucket) Read(ctx context.Context, object uuid.UUID, bytes int64, digest []byte) ([]byte, error) {
 	return deadline.Get(ctx, "uploads.read", callTimeout, func(ctx context.Context) ([]byte, error) {
 		from, err := b.bucket.NewReader(ctx, keyOf(object), nil)
 		if gcerrors.Code(err) == gcerrors.NotFound {
@@ -171,6 +173,9 @@ func (b *Bucket) Read(ctx context.Context, object uuid.UUID, bytes int64) ([]byt
 		content := make([]byte, bytes)
 		if _, err := io.ReadFull(from, content); err != nil {
 			return nil, fmt.Errorf("the object has not the %d bytes that were written: %w", bytes, err)
+		}
+		if sum := sha256.Sum256(content); !slices.Equal(sum[:], digest) {
+			return nil, fmt.Errorf("%w: their SHA-256 is %x, not %x", ErrCut, sum, digest)
 		}
 		return content, nil
 	})

@@ -3,6 +3,7 @@ package uploads_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -73,16 +74,20 @@ func TestAnObjectIsReadAsItWasWrittenUntilItIsRemoved(t *testing.T) {
 			n, err := at.Write(t.Context(), object, bytes.NewReader(content))
 			require.NoError(t, err, name)
 			require.EqualValues(t, size, n)
-			read, err := at.Read(t.Context(), object, n)
+			sum := sha256.Sum256(content)
+			read, err := at.Read(t.Context(), object, n, sum[:])
 			require.NoError(t, err, name)
 			require.True(t, bytes.Equal(content, read), "%s, %d bytes", name, size)
-			_, err = at.Read(t.Context(), object, n+1)
-			require.ErrorContains(t, err, "has not the", "%s: what was cut is not read as if it were whole", name)
+			_, err = at.Read(t.Context(), object, n+1, sum[:])
+			require.ErrorIs(t, err, uploads.ErrCut, "%s: what was cut is not read as if it were whole", name)
+			sum[0]++
+			_, err = at.Read(t.Context(), object, n, sum[:])
+			require.ErrorIs(t, err, uploads.ErrCut, "%s: what was changed is not read as if it were what was written", name)
 			require.Equal(t, 1, at.objects(), name)
 			for range 2 {
 				require.NoError(t, at.Remove(t.Context(), object), name)
 			}
-			_, err = at.Read(t.Context(), object, n)
+			_, err = at.Read(t.Context(), object, n, nil)
 			require.ErrorIs(t, err, uploads.ErrGone, name)
 			require.Zero(t, at.objects(), name)
 		}
@@ -111,7 +116,7 @@ func TestWhatIsCutLeavesNothing(t *testing.T) {
 			object := uuid.New()
 			_, err := at.Write(t.Context(), object, cut{strings.NewReader(strings.Repeat("x", size)), broken})
 			require.ErrorIs(t, err, broken, name)
-			_, err = at.Read(t.Context(), object, 1)
+			_, err = at.Read(t.Context(), object, 1, nil)
 			require.ErrorIs(t, err, uploads.ErrGone, name)
 			require.Zero(t, at.objects(), "%s, %d bytes", name, size)
 		}
@@ -142,7 +147,7 @@ func TestABucketThatDoesNotAnswerIsNoFileThatIsGone(t *testing.T) {
 	at := "s3://files?region=eu-central-1&use_path_style=true&endpoint=" + url.QueryEscape(server.URL)
 	bucket := open(t, config.Uploads{URL: at, AccessKeyID: "key", SecretAccessKey: "secret"})
 	server.Close()
-	_, err := bucket.Read(t.Context(), uuid.New(), 1)
+	_, err := bucket.Read(t.Context(), uuid.New(), 1, nil)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, uploads.ErrGone)
 	require.Error(t, bucket.Remove(t.Context(), uuid.New()))

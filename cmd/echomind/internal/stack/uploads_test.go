@@ -111,6 +111,27 @@ func (o overREST) found(words string, want ...string) {
 	})
 }
 
+// changedInItsPlace has plants.md read anew from an object that somebody has changed behind the service's back, to one of the same length.
+func (o overREST) changedInItsPlace(dir string, id any) {
+	o.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, "uploads", "uploads", "*", "*", "content"))
+	require.NoError(o, err)
+	for _, object := range all {
+		if text, err := os.ReadFile(object); err == nil && strings.Contains(string(text), "Sequoias") {
+			require.NoError(o, os.WriteFile(object, []byte(strings.Replace(string(text), "Sequoias", "Baobabs ", 1)), 0o600))
+		}
+	}
+	path := fmt.Sprintf("/connectors/%v", id)
+	o.do(http.StatusOK, http.MethodPatch, path, "application/json", `{"config": {"url": "upload:", "max_file_bytes": 100000}}`, "If-Match", "*")
+	testkit.Eventually(o, 90*time.Second, func() error {
+		if file := o.do(http.StatusOK, http.MethodGet, path+"/files/plants.md", "", ""); file["document"] != "failed" {
+			return fmt.Errorf("it is %v", file)
+		}
+		return nil
+	})
+	o.found("Baobabs")
+}
+
 // Somebody without a folder that the service reads: what they upload is found, what replaces it too, and what they delete is gone, and at last every byte of it.
 func TestWhatIsUploadedIsFoundUntilItIsReplacedOrDeleted(t *testing.T) {
 	dir := dataFolder(t)
@@ -125,14 +146,17 @@ func TestWhatIsUploadedIsFoundUntilItIsReplacedOrDeleted(t *testing.T) {
 		require.Equal(t, "stored", file.(map[string]any)["document"])
 	}
 
-	o.upload(id, "animals.md", "# Animals\n\nNarwhals swim far.")
+	animals := fmt.Sprintf("/connectors/%v/files/animals.md", id)
+	before := o.do(http.StatusOK, http.MethodGet, animals, "", "")["bytes"]
+	require.Equal(t, before, o.do(http.StatusOK, http.MethodPut, animals, "text/markdown", "# Animals\n\nNarwhals swim far.", "If-Match", "*")["bytes"], "as long as what it replaces")
 	o.found("Narwhals", "animals.md")
 	o.found("Okapis")
 
 	stop() // what was uploaded is there after a restart
 	o, stop = startWithAPI(t, dir)
-	o.do(http.StatusAccepted, http.MethodDelete, fmt.Sprintf("/connectors/%v/files/animals.md", id), "", "")
+	o.do(http.StatusAccepted, http.MethodDelete, animals, "", "")
 	o.found("Narwhals")
+	o.changedInItsPlace(dir, id)
 	o.do(http.StatusAccepted, http.MethodDelete, fmt.Sprintf("/connectors/%v/files/plants.md", id), "", "")
 	o.found("Sequoias")
 

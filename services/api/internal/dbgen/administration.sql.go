@@ -29,6 +29,53 @@ func (q *Queries) AddCalendar(ctx context.Context, arg AddCalendarParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const addKeyLimit = `-- name: AddKeyLimit :execrows
+INSERT INTO api.changeable_key_limits (key, most) VALUES ($1::text, $2::integer) ON CONFLICT (key) DO NOTHING
+`
+
+type AddKeyLimitParams struct {
+	Key  string
+	Most int32
+}
+
+// None where the key has one.
+func (q *Queries) AddKeyLimit(ctx context.Context, arg AddKeyLimitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addKeyLimit, arg.Key, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const addLimit = `-- name: AddLimit :execrows
+INSERT INTO api.changeable_limits (user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes)
+VALUES ($1::integer, $2::integer, $3::integer, $4::bigint, $5::bigint)
+ON CONFLICT (user_id) DO NOTHING
+`
+
+type AddLimitParams struct {
+	UserID             int32
+	MaxConnectors      *int32
+	MaxConcurrentSyncs *int32
+	MaxDocuments       *int64
+	MaxBytes           *int64
+}
+
+// None where there is one of the user.
+func (q *Queries) AddLimit(ctx context.Context, arg AddLimitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addLimit,
+		arg.UserID,
+		arg.MaxConnectors,
+		arg.MaxConcurrentSyncs,
+		arg.MaxDocuments,
+		arg.MaxBytes,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const calendarBlackouts = `-- name: CalendarBlackouts :many
 SELECT name::text AS name FROM api.changeable_blackouts WHERE calendar = $1::text ORDER BY name LIMIT $2::integer
 `
@@ -107,12 +154,84 @@ func (q *Queries) ChangeCalendar(ctx context.Context, arg ChangeCalendarParams) 
 	return result.RowsAffected(), nil
 }
 
+const changeKeyLimit = `-- name: ChangeKeyLimit :execrows
+UPDATE api.changeable_key_limits SET most = $1::integer WHERE key = $2::text AND most <> $1::integer
+`
+
+type ChangeKeyLimitParams struct {
+	Most int32
+	Key  string
+}
+
+// None where that changes nothing.
+func (q *Queries) ChangeKeyLimit(ctx context.Context, arg ChangeKeyLimitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeKeyLimit, arg.Most, arg.Key)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const changeLimit = `-- name: ChangeLimit :execrows
+UPDATE api.changeable_limits SET max_connectors = $1::integer, max_concurrent_syncs = $2::integer,
+    max_documents = $3::bigint, max_bytes = $4::bigint
+WHERE user_id = $5::integer AND (max_connectors, max_concurrent_syncs, max_documents, max_bytes) IS DISTINCT FROM
+    ($1::integer, $2::integer, $3::bigint, $4::bigint)
+`
+
+type ChangeLimitParams struct {
+	MaxConnectors      *int32
+	MaxConcurrentSyncs *int32
+	MaxDocuments       *int64
+	MaxBytes           *int64
+	UserID             int32
+}
+
+// None where that changes nothing.
+func (q *Queries) ChangeLimit(ctx context.Context, arg ChangeLimitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeLimit,
+		arg.MaxConnectors,
+		arg.MaxConcurrentSyncs,
+		arg.MaxDocuments,
+		arg.MaxBytes,
+		arg.UserID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deleteCalendar = `-- name: DeleteCalendar :execrows
 DELETE FROM api.changeable_calendars WHERE name = $1::text
 `
 
 func (q *Queries) DeleteCalendar(ctx context.Context, name string) (int64, error) {
 	result, err := q.db.Exec(ctx, deleteCalendar, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const deleteKeyLimit = `-- name: DeleteKeyLimit :execrows
+DELETE FROM api.changeable_key_limits WHERE key = $1::text
+`
+
+func (q *Queries) DeleteKeyLimit(ctx context.Context, key string) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteKeyLimit, key)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const deleteLimit = `-- name: DeleteLimit :execrows
+DELETE FROM api.changeable_limits WHERE user_id = $1::integer
+`
+
+func (q *Queries) DeleteLimit(ctx context.Context, userID int32) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteLimit, userID)
 	if err != nil {
 		return 0, err
 	}
@@ -159,6 +278,41 @@ func (q *Queries) GetCondition(ctx context.Context, name string) (ApiCondition, 
 		&i.UserIds,
 		&i.TimeoutMs,
 		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const getKeyLimit = `-- name: GetKeyLimit :one
+SELECT key, most, held, waiting, updated_at, updated_by FROM api.key_limits WHERE key = $1::text
+`
+
+func (q *Queries) GetKeyLimit(ctx context.Context, key string) (ApiKeyLimit, error) {
+	row := q.db.QueryRow(ctx, getKeyLimit, key)
+	var i ApiKeyLimit
+	err := row.Scan(
+		&i.Key,
+		&i.Most,
+		&i.Held,
+		&i.Waiting,
+		&i.UpdatedAt,
+		&i.UpdatedBy,
+	)
+	return i, err
+}
+
+const getLimit = `-- name: GetLimit :one
+SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.limits WHERE user_id = $1::integer
+`
+
+func (q *Queries) GetLimit(ctx context.Context, userID int32) (ApiLimit, error) {
+	row := q.db.QueryRow(ctx, getLimit, userID)
+	var i ApiLimit
+	err := row.Scan(
+		&i.UserID,
+		&i.MaxConnectors,
+		&i.MaxConcurrentSyncs,
+		&i.MaxDocuments,
+		&i.MaxBytes,
 	)
 	return i, err
 }
@@ -231,6 +385,42 @@ func (q *Queries) ListConditions(ctx context.Context, arg ListConditionsParams) 
 			&i.UserIds,
 			&i.TimeoutMs,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listKeyLimits = `-- name: ListKeyLimits :many
+SELECT key, most, held, waiting, updated_at, updated_by FROM api.key_limits WHERE key > $1::text ORDER BY key LIMIT $2::integer
+`
+
+type ListKeyLimitsParams struct {
+	After string
+	Page  int32
+}
+
+func (q *Queries) ListKeyLimits(ctx context.Context, arg ListKeyLimitsParams) ([]ApiKeyLimit, error) {
+	rows, err := q.db.Query(ctx, listKeyLimits, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ApiKeyLimit{}
+	for rows.Next() {
+		var i ApiKeyLimit
+		if err := rows.Scan(
+			&i.Key,
+			&i.Most,
+			&i.Held,
+			&i.Waiting,
+			&i.UpdatedAt,
+			&i.UpdatedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -324,6 +514,18 @@ func (q *Queries) LockCalendar(ctx context.Context, name string) (int64, error) 
 	return version, err
 }
 
+const lockKeyLimit = `-- name: LockKeyLimit :one
+SELECT key, most, updated_at FROM api.changeable_key_limits WHERE key = $1::text FOR UPDATE
+`
+
+// For a change. None of whom the viewer may not change.
+func (q *Queries) LockKeyLimit(ctx context.Context, key string) (ApiChangeableKeyLimit, error) {
+	row := q.db.QueryRow(ctx, lockKeyLimit, key)
+	var i ApiChangeableKeyLimit
+	err := row.Scan(&i.Key, &i.Most, &i.UpdatedAt)
+	return i, err
+}
+
 const lockKeys = `-- name: LockKeys :one
 SELECT coalesce(api.lock_keys($1::text, $2::integer), '{}')::text[] AS keys
 `
@@ -338,6 +540,24 @@ func (q *Queries) LockKeys(ctx context.Context, arg LockKeysParams) ([]string, e
 	var keys []string
 	err := row.Scan(&keys)
 	return keys, err
+}
+
+const lockLimit = `-- name: LockLimit :one
+SELECT user_id, max_connectors, max_concurrent_syncs, max_documents, max_bytes FROM api.changeable_limits WHERE user_id = $1::integer FOR UPDATE
+`
+
+// For a change. None of whom the viewer may not change.
+func (q *Queries) LockLimit(ctx context.Context, userID int32) (ApiChangeableLimit, error) {
+	row := q.db.QueryRow(ctx, lockLimit, userID)
+	var i ApiChangeableLimit
+	err := row.Scan(
+		&i.UserID,
+		&i.MaxConnectors,
+		&i.MaxConcurrentSyncs,
+		&i.MaxDocuments,
+		&i.MaxBytes,
+	)
+	return i, err
 }
 
 const releaseLock = `-- name: ReleaseLock :many

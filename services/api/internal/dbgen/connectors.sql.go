@@ -756,18 +756,6 @@ func (q *Queries) RevokeBadge(ctx context.Context, id int32) (bool, error) {
 	return revoked, err
 }
 
-const seenSince = `-- name: SeenSince :one
-SELECT s.version::bigint AS version FROM api.seen_since($1::integer) s WHERE s.version IS NOT NULL
-`
-
-// Since which version of a connector's configuration the viewer sees what it has done. No row: they do not see it.
-func (q *Queries) SeenSince(ctx context.Context, id int32) (int64, error) {
-	row := q.db.QueryRow(ctx, seenSince, id)
-	var version int64
-	err := row.Scan(&version)
-	return version, err
-}
-
 const seesConnector = `-- name: SeesConnector :one
 SELECT EXISTS (SELECT FROM api.connectors WHERE id = $1)
 `

@@ -7,60 +7,96 @@ package dbgen
 
 import (
 	"context"
+	"time"
 )
 
-const documentsThrough = `-- name: DocumentsThrough :one
-SELECT t.source_id::text AS source_id FROM (SELECT api.documents_through($1::integer, $2::text, $3::integer) AS source_id) t WHERE t.source_id IS NOT NULL
+const connectorsBehind = `-- name: ConnectorsBehind :many
+SELECT id FROM api.connectors
+WHERE id > $1 AND id <= $2 AND ($3::text IS NULL OR type = $3)
+ORDER BY id
+LIMIT $4::integer
 `
 
-type DocumentsThroughParams struct {
-	ConnectorID int32
-	After       string
-	Look        int32
+type ConnectorsBehindParams struct {
+	After   int32
+	Through int32
+	Type    *string
+	Page    int32
 }
 
-// The document that is so many behind another; no row where there are not so many.
-func (q *Queries) DocumentsThrough(ctx context.Context, arg DocumentsThroughParams) (string, error) {
-	row := q.db.QueryRow(ctx, documentsThrough, arg.ConnectorID, arg.After, arg.Look)
-	var source_id string
-	err := row.Scan(&source_id)
-	return source_id, err
-}
-
-const listDocuments = `-- name: ListDocuments :many
-SELECT connector_id, source_id, title, url, media_type, status, error, chunk_count, updated_at, config_version FROM api.documents
-WHERE connector_id = $1 AND config_version >= $2::bigint AND source_id > $3::text AND ($4::text IS NULL OR source_id <= $4)
-    AND ($5::text IS NULL OR status = $5)
-ORDER BY source_id
-LIMIT $6::integer
-`
-
-type ListDocumentsParams struct {
-	ConnectorID int32
-	Since       int64
-	After       string
-	Through     *string
-	Status      *string
-	Page        int32
-}
-
-// A page of a connector's documents by their names, up to one that DocumentsThrough says; null: to the last. since is what SeenSince says.
-func (q *Queries) ListDocuments(ctx context.Context, arg ListDocumentsParams) ([]ApiDocument, error) {
-	rows, err := q.db.Query(ctx, listDocuments,
-		arg.ConnectorID,
-		arg.Since,
+// The connectors behind one, up to another, that the viewer sees, by number.
+func (q *Queries) ConnectorsBehind(ctx context.Context, arg ConnectorsBehindParams) ([]int32, error) {
+	rows, err := q.db.Query(ctx, connectorsBehind,
 		arg.After,
 		arg.Through,
-		arg.Status,
+		arg.Type,
 		arg.Page,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ApiDocument{}
+	items := []int32{}
 	for rows.Next() {
-		var i ApiDocument
+		var id int32
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const documentsOf = `-- name: DocumentsOf :many
+SELECT d.connector_id::integer AS connector_id, d.source_id::text AS source_id, d.title::text AS title, d.url::text AS url, d.media_type::text AS media_type, d.status::text AS status, coalesce(d.error, '')::text AS error,
+    d.chunk_count::integer AS chunk_count, d.updated_at::timestamptz AS updated_at, d.is_end::boolean AS is_end
+FROM api.documents_of($1::integer[], $2::text, $3::text, $4::text, $5::integer, $6::bigint, $7::integer) d
+`
+
+type DocumentsOfParams struct {
+	Connectors []int32
+	After      string
+	Status     *string
+	Prefix     *string
+	Page       int32
+	Bytes      int64
+	Look       int32
+}
+
+type DocumentsOfRow struct {
+	ConnectorID int32
+	SourceID    string
+	Title       string
+	Url         string
+	MediaType   string
+	Status      string
+	Error       string
+	ChunkCount  int32
+	UpdatedAt   time.Time
+	IsEnd       bool
+}
+
+// A page of the documents of some connectors, as the function says; the last row says as far as where it has looked, if there may be more. error is empty where there is none.
+func (q *Queries) DocumentsOf(ctx context.Context, arg DocumentsOfParams) ([]DocumentsOfRow, error) {
+	rows, err := q.db.Query(ctx, documentsOf,
+		arg.Connectors,
+		arg.After,
+		arg.Status,
+		arg.Prefix,
+		arg.Page,
+		arg.Bytes,
+		arg.Look,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DocumentsOfRow{}
+	for rows.Next() {
+		var i DocumentsOfRow
 		if err := rows.Scan(
 			&i.ConnectorID,
 			&i.SourceID,
@@ -71,7 +107,7 @@ func (q *Queries) ListDocuments(ctx context.Context, arg ListDocumentsParams) ([
 			&i.Error,
 			&i.ChunkCount,
 			&i.UpdatedAt,
-			&i.ConfigVersion,
+			&i.IsEnd,
 		); err != nil {
 			return nil, err
 		}

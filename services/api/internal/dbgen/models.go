@@ -97,6 +97,20 @@ type ApiChangeable struct {
 	MayChange          *bool
 }
 
+type ApiChangeableKeyLimit struct {
+	Key       string
+	Most      int32
+	UpdatedAt time.Time
+}
+
+type ApiChangeableLimit struct {
+	UserID             int32
+	MaxConnectors      *int32
+	MaxConcurrentSyncs *int32
+	MaxDocuments       *int64
+	MaxBytes           *int64
+}
+
 type ApiCondition struct {
 	Name      string
 	Query     *string
@@ -165,17 +179,13 @@ type ApiConnector struct {
 	MayChange          bool
 }
 
-type ApiDocument struct {
-	ConnectorID   int32
-	SourceID      string
-	Title         string
-	Url           string
-	MediaType     string
-	Status        string
-	Error         *string
-	ChunkCount    int32
-	UpdatedAt     time.Time
-	ConfigVersion int64
+type ApiKeyLimit struct {
+	Key       string
+	Most      int32
+	Held      int32
+	Waiting   int32
+	UpdatedAt time.Time
+	UpdatedBy *string
 }
 
 type ApiLimit struct {

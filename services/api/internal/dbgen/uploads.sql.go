@@ -115,6 +115,43 @@ func (q *Queries) ForgetObjects(ctx context.Context, objects []uuid.UUID) error 
 	return err
 }
 
+const getUpload = `-- name: GetUpload :one
+SELECT f.name::text AS name, f.bytes::bigint AS bytes, encode(f.sha256, 'hex')::text AS sha256, f.uploaded_at::timestamptz AS uploaded_at, f.uploaded_by::text AS uploaded_by,
+    f.document::text AS document, f.error
+FROM api.uploaded_files f
+WHERE f.connector_id = $1::integer AND f.name = $2::text
+`
+
+type GetUploadParams struct {
+	ConnectorID int32
+	Name        string
+}
+
+type GetUploadRow struct {
+	Name       string
+	Bytes      int64
+	Sha256     string
+	UploadedAt time.Time
+	UploadedBy string
+	Document   string
+	Error      *string
+}
+
+func (q *Queries) GetUpload(ctx context.Context, arg GetUploadParams) (GetUploadRow, error) {
+	row := q.db.QueryRow(ctx, getUpload, arg.ConnectorID, arg.Name)
+	var i GetUploadRow
+	err := row.Scan(
+		&i.Name,
+		&i.Bytes,
+		&i.Sha256,
+		&i.UploadedAt,
+		&i.UploadedBy,
+		&i.Document,
+		&i.Error,
+	)
+	return i, err
+}
+
 const keepUpload = `-- name: KeepUpload :one
 SELECT api.keep_upload($1::integer, $2::uuid, $3::text, $4::bigint, $5::bytea, $6::integer, $7::bigint, $8::bigint)::boolean
 `
@@ -206,23 +243,6 @@ SELECT api.sweep_uploads($1::integer)::boolean
 func (q *Queries) SweepUploads(ctx context.Context, most int32) (bool, error) {
 	row := q.db.QueryRow(ctx, sweepUploads, most)
 	var column_1 bool
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const uploadBytes = `-- name: UploadBytes :one
-SELECT coalesce((SELECT f.bytes FROM api.uploaded_files f WHERE f.connector_id = $1::integer AND f.name = $2::text), 0)::bigint
-`
-
-type UploadBytesParams struct {
-	ConnectorID int32
-	Name        string
-}
-
-// How large the file of a name is; 0: there is none.
-func (q *Queries) UploadBytes(ctx context.Context, arg UploadBytesParams) (int64, error) {
-	row := q.db.QueryRow(ctx, uploadBytes, arg.ConnectorID, arg.Name)
-	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
 }

@@ -4,9 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -32,35 +30,6 @@ type token struct {
 	IsOwn bool `json:"-"`
 }
 
-type limit struct {
-	UserID             int32  `json:"user_id"`
-	MaxConnectors      *int32 `json:"max_connectors"`
-	MaxConcurrentSyncs *int32 `json:"max_concurrent_syncs"`
-	MaxDocuments       *int64 `json:"max_documents"`
-	MaxBytes           *int64 `json:"max_bytes"`
-}
-
-// Cells are what an owner may have, in the order of the table.
-func (l limit) Cells() []string {
-	most := func(n *int64) string {
-		switch {
-		case n == nil:
-			return "not said"
-		case *n == 0:
-			return "no bound"
-		}
-		return strconv.FormatInt(*n, 10)
-	}
-	wide := func(n *int32) *int64 {
-		if n == nil {
-			return nil
-		}
-		number := int64(*n)
-		return &number
-	}
-	return []string{most(wide(l.MaxConnectors)), most(wide(l.MaxConcurrentSyncs)), most(l.MaxDocuments), most(l.MaxBytes)}
-}
-
 type administrationView struct {
 	common
 	Tokens      []token
@@ -71,14 +40,8 @@ type administrationView struct {
 	Scopes      []string
 	Once        string
 	Types       []connectorType
-	Limits      []limit
-	MoreLimits  bool
 	Back        string
-}
-
-// LimitNames are what limits are of.
-func (administrationView) LimitNames() []string {
-	return []string{"Sources", "Syncs at once", "Documents", "Bytes"}
+	limits
 }
 
 var roles = []string{"user", "admin", "superadmin"}
@@ -95,11 +58,8 @@ func (q *request) showAdministration(made *token, again bool) error {
 	if err := q.get("/tokens", asked, &tokens); err != nil {
 		return err
 	}
-	var limits struct {
-		Limits []limit `json:"limits"`
-		Next   *string `json:"next_page_token"`
-	}
-	if err := q.get("/limits", url.Values{"page_size": {"100"}}, &limits); err != nil {
+	limits, err := q.limits()
+	if err != nil {
 		return err
 	}
 	types, err := q.types()
@@ -121,8 +81,8 @@ func (q *request) showAdministration(made *token, again bool) error {
 			t.State = state{"active", "Counts"}
 		}
 	}
-	view := administrationView{common: q.common("Administration", "administration"), Tokens: tokens.Tokens, Made: made, Again: again, Once: rand.Text(), Types: types, Limits: limits.Limits,
-		MoreLimits: limits.Next != nil, Back: q.with("", "")}
+	view := administrationView{common: q.common("Administration", "administration"), Tokens: tokens.Tokens, Made: made, Again: again, Once: rand.Text(), Types: types, limits: limits,
+		Back: q.with("", "")}
 	view.Next, view.First = q.around(asked, tokens.Next)
 	view.Roles = roles[:max(1, slices.Index(roles, q.who.Role)+1)]
 	for scope, has := range map[string]bool{"read": true, "operate": q.who.Operates, "write": q.who.Writes, "admin": q.who.Administers} {

@@ -143,6 +143,10 @@ func New(service Service) http.Handler {
 		"GET /administration":             p.administration,
 		"POST /tokens":                    p.createToken,
 		"POST /tokens/{id}/revoke":        p.revokeToken,
+		"POST /limits/owners":             p.putLimit,
+		"POST /limits/owners/delete":      p.deleteLimit,
+		"POST /limits/keys":               p.putKeyLimit,
+		"POST /limits/keys/delete":        p.deleteKeyLimit,
 		"GET /audit":                      p.audit,
 		"/":                               func(*request) error { return problem.NotFound("page") },
 	} {

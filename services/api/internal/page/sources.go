@@ -283,6 +283,7 @@ var said = map[string]string{
 	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.", "connected": "It is connected, and everything is fetched again.",
 	"added": "The source is added.", "stop": "The operation was cancelled. What it has done stays done.",
 	"upload": "The files were uploaded. A sync was asked for.", "delete": "The file was deleted. A sync was asked for.",
+	"limit": "The limit was written.", "unlimit": "The limit was deleted.",
 }
 
 // act does something to a source, and shows the page again that it was asked on.

@@ -230,21 +230,6 @@ func SlowSearch(cause error) *Problem {
 	return p
 }
 
-// NoUploads is of files that nobody keeps.
-func NoUploads() *Problem {
-	return kind("not-set-up", "Not set up", 501, "This installation keeps no uploaded files.", "Have the operator set UPLOAD_URL, where the API and the chunker run: docs/file.md.")
-}
-
-// NotForm is of an upload that is no form.
-func NotForm() *Problem {
-	return kind("media-type", "Not a form", 415, "The body is no multipart/form-data with a boundary.", "Send files as a form does: curl -F file=@notes.md")
-}
-
-// Unread is of a file that nobody can read.
-func Unread(name, mediaType string) *Problem {
-	return kind("media-type", "Not readable", 415, fmt.Sprintf("%.300q is %s, of which no text is read.", name, mediaType), "Upload HTML, Markdown, plain text, CSV or JSON.")
-}
-
 // TooLarge is of what is larger than it may be.
 func TooLarge(detail, fix string) *Problem {
 	return kind("too-large", "Too large", 413, detail, fix)
@@ -253,27 +238,6 @@ func TooLarge(detail, fix string) *Problem {
 // Broken is of a body that is not what it says.
 func Broken(detail string) *Problem {
 	return kind("invalid", "Not valid", 400, detail, "Send it again, whole.")
-}
-
-// TooSlow is of a request that takes too long to come.
-func TooSlow(detail string, cause error) *Problem {
-	p := kind("too-slow", "Too slow", 408, detail, "Send it again, in smaller parts where the line is slow.")
-	p.cause = cause
-	return p
-}
-
-// ManyUploads is of an upload that waited in vain for others.
-func ManyUploads() *Problem {
-	p := kind("unavailable", "Not available now", 503, "Too many uploads are under way.", "Try again after Retry-After.")
-	p.retryAfter = 10
-	return p
-}
-
-// BucketAway is of uploaded files that cannot be kept.
-func BucketAway(cause error) *Problem {
-	p := kind("unavailable", "Not available now", 503, "Where uploaded files are kept does not answer. Nothing was changed.", "Try again after Retry-After.")
-	p.retryAfter, p.cause = 5, cause
-	return p
 }
 
 // Internal is of a defect of ours.
@@ -312,6 +276,8 @@ var fields = map[string]Field{
 	"connectors_keys_form":              {"body.concurrency_keys", "must be up to 4 of up to 128 letters, digits and _.:/@-, each beginning with a letter or a digit, and no user or password of a URL"},
 	"connectors_per_owner":              {"body.user_id", "has as many connectors as the quota allows"},
 	"calendars_entries_size":            {"body.entries", "must have at most 64 KiB together; leave some out, or write rules"},
+	"owner_quotas_share_of_one":         {"body.max_concurrent_syncs", "is an owner's own; leave it out for user 0"},
+	"concurrency_limits_key_form":       {"path.key", "must be up to 128 letters, digits and _.:/@-, beginning with a letter or a digit, and no user or password of a URL"},
 	"access_tokens_expires_range":       {"body.expires_at", "must be a time before the year 9999"},
 	"access_tokens_expires_later":       {"body.expires_at", "must be in the future"},
 	"access_tokens_most":                {"body.user_id", "has 100 tokens; revoke one first"},

@@ -12,7 +12,7 @@ import (
 )
 
 const uploaded = `-- name: Uploaded :many
-SELECT u.name::text AS name, u.object::uuid AS object, u.bytes::bigint AS bytes FROM moves.uploaded($1, $2, $3::text, $4::integer) u
+SELECT u.name::text AS name, u.object::uuid AS object, u.bytes::bigint AS bytes, u.sha256::bytea AS sha256 FROM moves.uploaded_files($1, $2, $3::text, $4::integer) u
 `
 
 type UploadedParams struct {
@@ -26,6 +26,7 @@ type UploadedRow struct {
 	Name   string
 	Object uuid.UUID
 	Bytes  int64
+	Sha256 []byte
 }
 
 func (q *Queries) Uploaded(ctx context.Context, arg UploadedParams) ([]UploadedRow, error) {
@@ -42,7 +43,12 @@ func (q *Queries) Uploaded(ctx context.Context, arg UploadedParams) ([]UploadedR
 	items := []UploadedRow{}
 	for rows.Next() {
 		var i UploadedRow
-		if err := rows.Scan(&i.Name, &i.Object, &i.Bytes); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Object,
+			&i.Bytes,
+			&i.Sha256,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
