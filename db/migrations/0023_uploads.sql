@@ -234,9 +234,9 @@ CREATE FUNCTION api.forget_objects(removed uuid[]) RETURNS void
 $$;
 -- +goose StatementEnd
 
--- The files of a try's connector, by name, behind one of them.
+-- The files of a try's connector, by name, behind one of them, and what their content must be.
 -- +goose StatementBegin
-CREATE FUNCTION moves.uploaded(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000) RETURNS TABLE (name text, object uuid, bytes bigint)
+CREATE FUNCTION moves.uploaded(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000) RETURNS TABLE (name text, object uuid, bytes bigint, sha256 bytea)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     r open_runs := moves.of_try(run, try, 'uploaded');
@@ -245,7 +245,7 @@ BEGIN
         RAISE EXCEPTION 'uploaded: page is %, must be from 1 to 10000; after is %, must be a name or empty',
             coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN QUERY SELECT f.name::text, f.object, f.bytes FROM uploaded_files f
+    RETURN QUERY SELECT f.name::text, f.object, f.bytes, f.sha256 FROM uploaded_files f
         WHERE f.place = (SELECT p.id FROM upload_places p WHERE p.connector_id = r.connector_id) AND f.name > after ORDER BY f.name LIMIT page;
 END $$;
 -- +goose StatementEnd

@@ -2546,7 +2546,7 @@ type Operation struct {
 	// State completed: it has come to each; results says what came of those that it did not change.
 	State OperationState `json:"state"`
 
-	// Unbegun Of a sync: connectors that it has triggered and that no worker had begun when it last looked. It goes on while these are fewer than 100.
+	// Unbegun Of sync and enable: connectors that are due by it and that no worker had begun when it last looked. It goes on while these are fewer than 100.
 	Unbegun int32 `json:"unbegun"`
 
 	// Unchanged Those that stood so already.

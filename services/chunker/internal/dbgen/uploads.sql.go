@@ -12,7 +12,7 @@ import (
 )
 
 const uploaded = `-- name: Uploaded :many
-SELECT u.name::text AS name, u.object::uuid AS object, u.bytes::bigint AS bytes, u.sha256::bytea AS sha256 FROM moves.uploaded_files($1, $2, $3::text, $4::integer) u
+SELECT u.name::text AS name, u.object::uuid AS object, u.bytes::bigint AS bytes, u.sha256::bytea AS sha256 FROM moves.uploaded($1, $2, $3::text, $4::integer) u
 `
 
 type UploadedParams struct {

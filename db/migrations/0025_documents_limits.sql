@@ -1,22 +1,6 @@
 -- +goose Up
 -- expand
--- What services/api and the chunker need: files with what their content must be, documents across connectors, limits that superadmins write.
-
--- The files of a try's connector, by name, behind one of them, with the digest of each: uploaded, which programs before this ask, has none.
--- +goose StatementBegin
-CREATE FUNCTION moves.uploaded_files(run uuid, try uuid, after text DEFAULT '', page integer DEFAULT 1000) RETURNS TABLE (name text, object uuid, bytes bigint, sha256 bytea)
-    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-DECLARE
-    r open_runs := moves.of_try(run, try, 'uploaded_files');
-BEGIN
-    IF page IS NULL OR page NOT BETWEEN 1 AND 10000 OR after IS NULL THEN
-        RAISE EXCEPTION 'uploaded_files: page is %, must be from 1 to 10000; after is %, must be a name or empty',
-            coalesce(page::text, 'null'), coalesce(after, 'null') USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    RETURN QUERY SELECT f.name::text, f.object, f.bytes, f.sha256 FROM uploaded_files f
-        WHERE f.place = (SELECT p.id FROM upload_places p WHERE p.connector_id = r.connector_id) AND f.name > after ORDER BY f.name LIMIT page;
-END $$;
--- +goose StatementEnd
+-- What services/api needs for documents across connectors, and for limits that superadmins write.
 
 -- A page of the documents of some connectors, in the order of these and by their names: of what the viewer sees, and saw when it was stored. It begins in the first connector, behind
 -- a name. kind is a status, and null all; prefix is how names begin. It looks at so many documents, of which each connector that has any counts for 50, and answers with up to page of them, and
@@ -82,8 +66,7 @@ FROM concurrency_limits l WHERE api.is_admin();
 -- The same as superadmins write them.
 CREATE VIEW api.changeable_key_limits AS SELECT l.key, l.most, l.updated_at FROM concurrency_limits l WHERE api.is_superadmin() WITH CHECK OPTION;
 
-REVOKE ALL ON FUNCTION moves.uploaded_files(uuid, uuid, text, integer), api.documents_of(integer[], text, text, text, integer, bigint, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.uploaded_files(uuid, uuid, text, integer) TO echomind_worker;
+REVOKE ALL ON FUNCTION api.documents_of(integer[], text, text, text, integer, bigint, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION api.documents_of(integer[], text, text, text, integer, bigint, integer) TO echomind_api;
 GRANT SELECT ON api.key_limits TO echomind_api;
 GRANT SELECT, INSERT, UPDATE (max_connectors, max_concurrent_syncs, max_documents, max_bytes), DELETE ON api.changeable_limits TO echomind_api;
@@ -94,4 +77,3 @@ DROP VIEW api.changeable_key_limits;
 DROP VIEW api.key_limits;
 DROP VIEW api.changeable_limits;
 DROP FUNCTION api.documents_of(integer[], text, text, text, integer, bigint, integer);
-DROP FUNCTION moves.uploaded_files(uuid, uuid, text, integer);
