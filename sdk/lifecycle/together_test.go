@@ -107,15 +107,30 @@ func TestWhatManyAskAtOnceIsDoneForEach(t *testing.T) {
 	}
 }
 
-// More than one at a time. How many depends on who comes when, so that it is tried again.
+// While one transaction is under way the others gather. A machine that stands still may miss a deadline, so that it is tried again.
 func TestWhatManyAskAtOnceIsFewTransactions(t *testing.T) {
 	for name, m := range togethers {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			testkit.Eventually(t, time.Minute, func() error {
 				trips := f.many(crowd, m.before(f))
-				for _, err := range all(trips, func(c trip) error { return m.move(f, c) }) {
-					require.NoError(t, err)
+				tx, err := f.pool.Begin(ctx)
+				require.NoError(t, err)
+				_, err = tx.Exec(ctx, `LOCK TABLE connectors, open_runs`)
+				require.NoError(t, err)
+				var asked sync.WaitGroup
+				asked.Add(crowd)
+				released := make(chan error, 1)
+				go func() {
+					asked.Wait()
+					released <- tx.Rollback(ctx)
+				}()
+				errs := all(trips, func(c trip) error {
+					asked.Done()
+					return m.move(f, c)
+				})
+				if err := errors.Join(append(errs, <-released)...); err != nil {
+					return err
 				}
 				if n := one[int](f, `SELECT count(DISTINCT xmin::text) FROM `+m.written+` = ANY ($1)`, ids(trips)); n > crowd/2 {
 					return fmt.Errorf("%d transactions", n)
