@@ -34,7 +34,27 @@ type askedConsent struct {
 	provider.Begun
 	Connector, UserID int32
 	Type, Redirect    string
-	Until             time.Time
+	// Readers are who finds what is stored, as it was said.
+	Readers string
+	Until   time.Time
+}
+
+// isOf returns an error where the connector is not any more what somebody was asked about.
+func (f askedConsent) isOf(c dbgen.ApiChangeable) error {
+	switch {
+	case c.Type != f.Type:
+		return problem.Conflict("The source has another type meanwhile.", "Connect it again.")
+	case readersOf(c) != f.Readers:
+		return problem.Conflict("Other people find what is stored of the source than when you were asked.", "Connect it again.")
+	}
+	return nil
+}
+
+func readersOf(c dbgen.ApiChangeable) string {
+	if c.ScopeID != nil {
+		return c.Scope + " " + *c.ScopeID
+	}
+	return fmt.Sprint(c.Scope, " of ", c.UserID)
 }
 
 // Provider is who gives the consent for connectors of a type; empty: nobody. asks says whether this service has an application that may ask there.
@@ -54,7 +74,7 @@ func (h host) AskConsent(r *http.Request, id int32) (asked page.Consent, kept st
 	if err != nil {
 		return asked, "", h.failed(r.Context(), err)
 	}
-	flow := askedConsent{Connector: id, UserID: requestOf(r.Context()).UserID, Type: c.Type, Until: time.Now().Add(consentTime)}
+	flow := askedConsent{Connector: id, UserID: requestOf(r.Context()).UserID, Type: c.Type, Readers: readersOf(c), Until: time.Now().Add(consentTime)}
 	if flow.Redirect, err = h.comesBackTo(r); err != nil {
 		return asked, "", h.failed(r.Context(), err)
 	}
@@ -85,8 +105,8 @@ func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
 		return 0, h.failed(r.Context(), problem.Conflict("This is no answer to what this browser was asked last, or it has taken more than ten minutes.", "Connect the source again."))
 	}
 	c, err := h.connects(r.Context(), flow.Connector)
-	if err == nil && c.Type != flow.Type {
-		err = problem.Conflict("The source has another type meanwhile.", "Connect it again.")
+	if err == nil {
+		err = flow.isOf(c)
 	}
 	if err != nil {
 		return 0, h.failed(r.Context(), err)
@@ -158,8 +178,8 @@ func (h host) connected(ctx context.Context, flow askedConsent, token string) er
 		if err != nil {
 			return err
 		}
-		if old.Type != flow.Type {
-			return problem.Conflict("The source has another type meanwhile.", "Connect it again.")
+		if err := flow.isOf(old); err != nil {
+			return err
 		}
 		p := standing(old)
 		if p.Config, err = consent.Put(p.Config, nil, token); err != nil {

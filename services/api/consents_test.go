@@ -169,6 +169,21 @@ func TestAConsentIsTakenFromTheBrowserThatWasAskedAndOfTheSameUser(t *testing.T)
 	require.Empty(t, c.credentials(id, consent.GoogleDrive))
 }
 
+func TestAConsentIsNotTakenWhereOtherPeopleWouldReadWhatItGives(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{"folder_id": "1a2b"}`)
+	c.exec(`INSERT INTO group_members VALUES (7, 'g', true)`)
+	b := c.as(7, identity.User).signedIn()
+	back := c.consents(c.asked(b, id))
+	c.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g' WHERE id = $1`, id)
+	page := b.get(back)
+	require.Equal(t, http.StatusConflict, page.status, page.text)
+	require.Contains(t, page.text, "Other people find what is stored of the source")
+	require.Zero(t, c.tokensAsked(), "no code was redeemed")
+	require.Empty(t, c.credentials(id, consent.GoogleDrive))
+}
+
 // tokensAsked is how often a token endpoint was asked.
 func (c *consenting) tokensAsked() (n int) {
 	for _, request := range c.provider.Requests() {

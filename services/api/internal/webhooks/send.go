@@ -88,7 +88,7 @@ type outcome struct {
 	ours bool
 	// isCutOff: it was not waited for, since the service ends.
 	isCutOff bool
-	text string
+	text     string
 	// asked is how long the receiver asks to wait.
 	asked time.Duration
 }
