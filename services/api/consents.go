@@ -51,10 +51,13 @@ func (f askedConsent) isOf(c dbgen.ApiChangeable) error {
 }
 
 func readersOf(c dbgen.ApiChangeable) string {
-	if c.ScopeID != nil {
+	switch {
+	case c.ScopeID != nil:
 		return c.Scope + " " + *c.ScopeID
+	case c.UserID != nil:
+		return fmt.Sprint(c.Scope, " of ", *c.UserID)
 	}
-	return fmt.Sprint(c.Scope, " of ", c.UserID)
+	return c.Scope
 }
 
 // Provider is who gives the consent for connectors of a type; empty: nobody. asks says whether this service has an application that may ask there.
