@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/shell"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 	"github.com/echomind/sync/services/api/internal/signin"
@@ -89,7 +90,7 @@ func (a *API) calledSo(ctx context.Context, said signin.Said, requestID string) 
 	}
 	if found.Refused != "" {
 		return identity.Who{}, problem.Forbidden(nobody[found.Refused],
-			fmt.Sprintf("Ask an operator: `echomind users link USER --issuer %s --subject %s`.", quoted(said.Issuer), quoted(said.Subject)))
+			fmt.Sprintf("Ask an operator: `echomind users link USER --issuer %s --subject %s`.", shell.Quote(said.Issuer), shell.Quote(said.Subject)))
 	}
 	return identity.Who{
 		UserID: found.UserID, Issuer: said.Issuer, Subject: said.Subject, Role: identity.Role(found.Role), Scopes: said.Scopes,
@@ -97,9 +98,6 @@ func (a *API) calledSo(ctx context.Context, said signin.Said, requestID string) 
 		SaidGroups: said.Groups, SaidLeads: said.Leads,
 	}, nil
 }
-
-// quoted is a text as a POSIX shell takes it for itself.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // nobody is why somebody whom the issuer knows is none of our users.
 var nobody = map[string]string{

@@ -16,6 +16,7 @@ import (
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/masks"
+	"github.com/echomind/sync/internal/shell"
 	"github.com/echomind/sync/sdk/client"
 )
 
@@ -192,7 +193,7 @@ func printDocuments(w io.Writer, out output, found []document, none, more string
 		err = fitted(w, []string{"TITLE", "PATH", "STATUS", "CHUNKS", "SINCE"}, rows, notes)
 	}
 	if err == nil && more != "" {
-		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(strconv.Quote(more)))
+		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(shell.Quote(more)))
 	}
 	return err
 }

@@ -152,7 +152,7 @@ func TestDocumentsAreListedWithWhyTheyFailed(t *testing.T) {
 	require.Equal(t, "not a PDF\x1b", failed[0]["error"])
 	require.Len(t, u.array("documents", "1"), 100)
 	require.Len(t, u.array("documents", "1", "--limit", "150"), 150)
-	require.Contains(t, u.succeed("documents", "1", "--limit", "2"), `and more: --after "page 002"`)
+	require.Contains(t, u.succeed("documents", "1", "--limit", "2"), "and more: --after 'page 002'")
 	require.NotContains(t, u.succeed("documents", "1", "--limit", "150"), "and more")
 	require.Nil(t, u.array("documents", "1", "--limit", "1")[0]["error"])
 }

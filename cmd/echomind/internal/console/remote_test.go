@@ -303,8 +303,8 @@ func TestDocumentsGoOnBehindANameThatIsNotShownAsItIs(t *testing.T) {
 		shown := u.succeed("documents", "1", "--limit", "2", "--after", after)
 		require.NotContains(t, shown, "hunter")
 		seen += strings.Count(shown, "REDACTED")
-		if _, next, more := strings.Cut(shown, "and more: --after \""); more {
-			after = strings.TrimSuffix(next, "\"\n")
+		if _, next, more := strings.Cut(shown, "and more: --after '"); more {
+			after = strings.TrimSuffix(next, "'\n")
 		}
 	}
 	require.Equal(t, 5, seen)
