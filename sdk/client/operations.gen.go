@@ -2605,7 +2605,7 @@ type OperationPreviewBody struct {
 	Examples *[]ConnectorName `json:"examples"`
 	Filter   OperationFilter  `json:"filter"`
 
-	// LeftOut How many match that you see and may not change: they are left out. Counted up to what one operation takes.
+	// LeftOut How many match that you see and may not change: they are left out. Counted up to what one operation takes, and as far as there is time.
 	LeftOut int32 `json:"left_out"`
 
 	// Matched How many match that you may change.

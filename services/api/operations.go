@@ -75,7 +75,7 @@ type OperationPreview struct {
 	Body struct {
 		OperationRequest
 		Matched      int32           `json:"matched" doc:"How many match that you may change."`
-		LeftOut      int32           `json:"left_out" doc:"How many match that you see and may not change: they are left out. Counted up to what one operation takes."`
+		LeftOut      int32           `json:"left_out" doc:"How many match that you see and may not change: they are left out. Counted up to what one operation takes, and as far as there is time."`
 		AtLeast      bool            `json:"at_least" doc:"There are more than one operation takes, or than could be counted in time: narrow the filter."`
 		Examples     []ConnectorName `json:"examples" doc:"The first of those that match."`
 		Confirm      *string         `json:"confirm" doc:"What POST /operations takes, of the same action and filter; null where nothing matches, or too much."`

@@ -64,60 +64,65 @@ func (a *API) turnToMatch(ctx context.Context) (leave func(), err error) {
 
 // matched is what a filter finds.
 type matched struct {
-	// ids are those that the viewer may change, leftOut how many they see and may not change.
+	// ids are those that the viewer may change, leftOut how many they see and may not change, as far as there was time to count them.
 	ids     []int32
 	leftOut int32
 	// more: there are more than one operation changes, or than could be looked through in time.
 	more bool
 }
 
-// matching looks through all connectors, some of them at a time: no index has what matches.
+// matching looks through all connectors, some of them at a time: no index has what matches. Those that the viewer may not change are counted in the time
+// that is left then.
 func (b *bulk) matching(ctx context.Context, q *dbgen.Queries, f OperationFilter) (found matched, err error) {
 	found.ids = []int32{}
 	if err := q.PlanAnew(ctx); err != nil {
 		return found, err
 	}
 	until := time.Now().Add(deadline.Of(matchTime))
-	p := dbgen.ChangeableMatchingParams{Name: given(f.Name), Type: given(f.Type), Status: given(f.Status), UserID: given(f.UserID), Scope: given(f.Scope), ScopeID: given(f.ScopeID), Late: f.Late}
-	for p.Through < math.MaxInt32 {
-		if time.Now().After(until) {
-			found.more = true
-			return found, nil
-		}
-		p.After = p.Through
-		p.Through, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: p.After, Look: matchLook})
-		if errors.Is(err, pgx.ErrNoRows) {
-			p.Through, err = math.MaxInt32, nil
-		}
-		if err != nil {
-			return found, err
-		}
-		p.Page = int32(b.most + 1 - len(found.ids))
-		ids, err := q.ChangeableMatching(ctx, p)
-		if err != nil {
-			return found, err
-		}
-		if found.ids = append(found.ids, ids...); len(found.ids) > b.most {
-			found.ids, found.more = found.ids[:b.most], true
-			return found, nil
-		}
-		if err := found.countOthers(ctx, q, p, b.most); err != nil {
-			return found, err
-		}
+	whole, err := through(ctx, q, until, func(after, last int32) (bool, error) {
+		ids, err := q.ChangeableMatching(ctx, dbgen.ChangeableMatchingParams{
+			After: after, Through: last, Name: given(f.Name), Type: given(f.Type), Status: given(f.Status), UserID: given(f.UserID),
+			Scope: given(f.Scope), ScopeID: given(f.ScopeID), Late: f.Late, Page: int32(b.most + 1 - len(found.ids)),
+		})
+		found.ids = append(found.ids, ids...)
+		return len(found.ids) <= b.most, err
+	})
+	if found.more = !whole; err != nil || found.more {
+		found.ids = found.ids[:min(len(found.ids), b.most)]
+		return found, err
 	}
-	return found, nil
+	if requestOf(ctx).Role == identity.Superadmin { // who may change all
+		return found, nil
+	}
+	_, err = through(ctx, q, until, func(after, last int32) (bool, error) {
+		n, err := q.CountUnchangeable(ctx, dbgen.CountUnchangeableParams{
+			After: after, Through: last, Name: given(f.Name), Type: given(f.Type), Status: given(f.Status), UserID: given(f.UserID),
+			Scope: given(f.Scope), ScopeID: given(f.ScopeID), Late: f.Late, Most: int32(b.most) - found.leftOut,
+		})
+		found.leftOut += n
+		return int(found.leftOut) < b.most, err
+	})
+	return found, err
 }
 
-// countOthers counts those of a part that the viewer may not change, as far as a bound.
-func (m *matched) countOthers(ctx context.Context, q *dbgen.Queries, p dbgen.ChangeableMatchingParams, most int) error {
-	if int(m.leftOut) >= most || requestOf(ctx).Role == identity.Superadmin { // who may change all
-		return nil
+// through looks at a part of the connectors after the other, each as far as its last number, while look says that it goes on. It says whether that was all of them, in time.
+func through(ctx context.Context, q *dbgen.Queries, until time.Time, look func(after, last int32) (bool, error)) (whole bool, err error) {
+	for after, last := int32(0), int32(0); after < math.MaxInt32; after = last {
+		if time.Now().After(until) {
+			return false, nil
+		}
+		last, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: matchLook})
+		if errors.Is(err, pgx.ErrNoRows) {
+			last, err = math.MaxInt32, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if goesOn, err := look(after, last); err != nil || !goesOn {
+			return false, err
+		}
 	}
-	n, err := q.CountUnchangeable(ctx, dbgen.CountUnchangeableParams{
-		After: p.After, Through: p.Through, Name: p.Name, Type: p.Type, Status: p.Status, UserID: p.UserID, Scope: p.Scope, ScopeID: p.ScopeID, Late: p.Late, Most: int32(most) - m.leftOut,
-	})
-	m.leftOut += n
-	return err
+	return true, nil
 }
 
 // confirmed is what was previewed.
