@@ -198,6 +198,9 @@ BEGIN
     ELSE
         UPDATE webhook_deliveries d SET state = 'dropped', next_at = NULL, ended_at = moment, last_error = coalesce(d.last_error, 'the webhook is not told of this any more')
         WHERE d.webhook_id = NEW.id AND d.next_at IS NOT NULL AND d.type <> 'webhook.test' AND (NOT substr(d.type, length('connector.') + 1) = ANY (NEW.events) OR d.connector_id <> NEW.connector_id);
+        IF NEW.url <> OLD.url THEN   -- it was told already how its connectors stand, and would hear of it again with the next try of the old one
+            UPDATE webhook_deliveries d SET next_at = moment WHERE d.webhook_id = NEW.id AND d.next_at > moment;
+        END IF;
     END IF;
     RETURN NULL;
 END $$;
@@ -205,6 +208,21 @@ END $$;
 CREATE TRIGGER webhooks_turn AFTER INSERT ON webhooks FOR EACH ROW EXECUTE FUNCTION webhooks_turn();
 CREATE TRIGGER webhooks_turn_changed AFTER UPDATE OF url, connector_id, events, enabled ON webhooks FOR EACH ROW
     WHEN ((NEW.url, NEW.connector_id, NEW.events, NEW.enabled) IS DISTINCT FROM (OLD.url, OLD.connector_id, OLD.events, OLD.enabled)) EXECUTE FUNCTION webhooks_turn();
+
+-- With another secret what waits is tried at once: that it did not open may be why it waits.
+-- +goose StatementBegin
+CREATE FUNCTION webhooks_turn_secret() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+BEGIN
+    UPDATE webhook_deliveries d SET next_at = moment WHERE d.webhook_id = NEW.id AND d.next_at > moment;
+    UPDATE webhook_turns t SET rest_until = '-infinity', send_at = greatest(moment, t.sending_until) WHERE t.webhook_id = NEW.id AND t.send_at IS NOT NULL;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER webhooks_turn_secret AFTER UPDATE OF old_secret_until ON webhooks FOR EACH ROW
+    WHEN (NEW.secret <> OLD.secret AND NEW.old_secret_until IS DISTINCT FROM OLD.old_secret_until) EXECUTE FUNCTION webhooks_turn_secret();
 
 -- URLs of receivers are often secrets: of one the audit has where it leads, and a fingerprint.
 -- +goose StatementBegin
@@ -553,7 +571,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF t.is_changed THEN   -- it was another receiver that failed, or wants no more
-        retries := ARRAY(SELECT greatest(r.retry, 0) FROM unnest(retries) WITH ORDINALITY r(retry, place) ORDER BY r.place);
+        retries := ARRAY(SELECT 0::double precision FROM unnest(retries));
         gone := false;
         rest := '0';
     END IF;
@@ -663,7 +681,7 @@ CREATE FUNCTION api.webhooks_waiting() RETURNS timestamptz
 $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION webhooks_write(), webhooks_turn(), webhooks_audit(), webhooks_forget_connector(), api.webhook_role(integer, text, integer),
+REVOKE ALL ON FUNCTION webhooks_write(), webhooks_turn(), webhooks_turn_secret(), webhooks_audit(), webhooks_forget_connector(), api.webhook_role(integer, text, integer),
     api.webhook_place(text, integer, text, text), api.note_faults(interval, integer), api.webhook_state(text, integer, boolean, text), api.serve_webhook(webhooks), api.next_look(), api.postpone_look(integer, interval), api.look_webhook(integer, interval, integer),
     api.add_deliveries(integer, text[], integer[], text[], text[]), api.tell_webhook(integer, integer[], text[], text[], text[], text[]), api.claim_webhook(interval, integer),
     api.note_deliveries(integer, bigint[], integer[], boolean[], double precision[], integer[], text[], interval, boolean, boolean, interval),
@@ -712,4 +730,5 @@ DROP TABLE webhook_turns;
 DROP TABLE webhooks;
 DROP FUNCTION webhooks_audit();
 DROP FUNCTION webhooks_turn();
+DROP FUNCTION webhooks_turn_secret();
 DROP FUNCTION webhooks_write();

@@ -169,7 +169,7 @@ END $$;
 -- +goose StatementEnd
 
 -- Whether a sync, or an enable, is to wait: 100 connectors that are due by it have not begun. It writes down which. An enable does not wait longer than 5 seconds for those that nobody claims:
--- a cap, or a window, keeps them, and there each owner has their turn.
+-- a cap, or a window, keeps them, and there each owner has their turn. Nor longer than a minute for a worker: that of one type may be away, and what is of others would fail with the day.
 -- +goose StatementBegin
 CREATE FUNCTION api.operation_waits(o operations) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -181,7 +181,7 @@ BEGIN
         RETURN false;
     END IF;
     left_ := ARRAY(SELECT c.id FROM unnest(o.unbegun) u(id), LATERAL (SELECT k.id FROM connectors k
-        WHERE k.id = u.id AND (o.action = 'enable' OR k.trigger_requested_at IS NOT NULL) AND (k.status = 'PENDING' OR (is_recent AND k.due_at <= clock_timestamp())) OFFSET 0) c);
+        WHERE k.id = u.id AND (o.action = 'enable' OR k.trigger_requested_at IS NOT NULL) AND ((k.status = 'PENDING' AND (o.action = 'sync' OR o.batch_at > clock_timestamp() - interval '1 minute')) OR (is_recent AND k.due_at <= clock_timestamp())) OFFSET 0) c);
     UPDATE operations p SET unbegun = left_ WHERE p.id = o.id;
     RETURN cardinality(left_) >= 100;
 END $$;

@@ -88,7 +88,7 @@ CREATE TRIGGER connectors_none_of_uploads AFTER TRUNCATE ON connectors FOR EACH 
 CREATE TRIGGER connectors_given_with_uploads AFTER UPDATE OF user_id ON connectors FOR EACH ROW
     WHEN (NEW.user_id IS DISTINCT FROM OLD.user_id) EXECUTE FUNCTION connectors_leave_uploads();
 
--- The files of connectors that somebody sees, and what has become of each as a document: stored, failed, or waiting for a sync.
+-- The files of connectors that somebody sees, and what has become of each as a document that they see: stored, failed, or waiting for a sync.
 CREATE VIEW api.uploaded_files AS
 SELECT p.connector_id, f.name, f.bytes, f.sha256, f.uploaded_at, f.uploaded_by,
     CASE WHEN d.status = 'stored' AND right(d.version_token, 36) = f.object::text THEN 'stored' WHEN d.status = 'failed' AND d.updated_at > f.uploaded_at THEN 'failed' ELSE 'waiting' END AS document,
@@ -96,6 +96,7 @@ SELECT p.connector_id, f.name, f.bytes, f.sha256, f.uploaded_at, f.uploaded_by,
 FROM upload_places p
 JOIN uploaded_files f ON f.place = p.id
 LEFT JOIN documents d ON d.connector_id = p.connector_id AND d.source_id = f.name COLLATE "default"   -- as its key has it: by another collation the key is of no use
+    AND d.config_version >= (SELECT s.version FROM api.seen_since(p.connector_id) s)
 WHERE api.sees_connector(p.connector_id);
 
 -- Begins to write an object for a connector that the viewer may change: whatever comes of it, it is removed after a time, unless it is kept until then. No row: it is not for

@@ -359,3 +359,19 @@ func TestEnablingManyLeavesOthersTheirTurn(t *testing.T) {
 	w.batch(a)
 	require.Equal(t, 150, one[int](w, due))
 }
+
+// What was claimed and no worker takes is one type's; what else was to be enabled is not to fail a day later for it.
+func TestAnEnableDoesNotWaitForAWorkerThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.worker()
+	w.connectors(250)
+	w.exec(`SELECT moves.disable(id, 'x') FROM connectors`)
+	path := w.as(7, identity.User).begins("enable", nil)
+	for range 20 {
+		w.batch(a)
+		movestest.Force(w, w.conn, `UPDATE connectors SET status = 'PENDING', run_id = gen_random_uuid(), next_sync_at = NULL, due_reason = NULL WHERE status = 'ACTIVE'`)
+		w.exec(`UPDATE operations SET batch_at = batch_at - interval '1 hour'`)
+	}
+	w.as(7, identity.User).stands(path, map[string]any{"state": "completed", "changed": 250})
+}

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -142,6 +143,11 @@ func (p *parts) next() (_ *multipart.Part, isEnd bool, _ error) {
 	}
 	if n > headBytes {
 		return nil, false, problem.LongHead()
+	}
+	switch strings.ToLower(strings.TrimSpace(part.Header.Get("Content-Transfer-Encoding"))) {
+	case "", "binary", "8bit", "7bit":
+	default:
+		return nil, false, problem.Encoded()
 	}
 	return part, false, nil
 }

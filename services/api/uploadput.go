@@ -76,6 +76,9 @@ func (a *API) putFile(ctx context.Context, in *PutFile) (*FileKept, error) {
 	if kind, _, _ := mime.ParseMediaType(in.request.Header.Get("Content-Type")); strings.HasPrefix(kind, "multipart/") {
 		return nil, problem.IsForm()
 	}
+	if in.request.Header.Get("Content-Range") != "" { // as RFC 9110 has it: what is behind an offset is no file
+		return nil, problem.PartOfFile()
+	}
 	name, wrong := fileName(in.Name)
 	if wrong != "" {
 		return nil, problem.Invalid("path.name", "the file's name "+wrong)

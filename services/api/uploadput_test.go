@@ -72,6 +72,20 @@ func TestAFileIsPutByItsNameAndReplacedByItsVersion(t *testing.T) {
 	require.Equal(t, 2, w.objects())
 }
 
+// curl -C sends what comes behind an offset, as if the rest of the file were there.
+func TestAPartOfAFileIsNotTakenForTheWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	id := me.uploader()
+	require.Equal(t, http.StatusCreated, me.puts(id, "a.md", "# Okapis").status)
+	for _, tag := range []string{"*", tagOf("# Okapis")} {
+		me.refused(400, "invalid", me.puts(id, "a.md", "apis and more", "If-Match", tag, "Content-Range", "bytes 4-16/17"))
+	}
+	me.refused(400, "invalid", me.puts(id, "b.md", "and more", "Content-Range", "bytes 4-11/12"))
+	require.Equal(t, tagOf("# Okapis"), me.do("GET", fmt.Sprintf("/connectors/%v/files/a.md", id), nil).header.Get("ETag"))
+}
+
 // Of many who have read one version and replace it, one does.
 func TestOneOfThoseWhoReplaceTheSameVersionOfAFileDoes(t *testing.T) {
 	t.Parallel()

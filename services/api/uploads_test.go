@@ -98,6 +98,21 @@ func (c caller) fileNames(id any) (names []string) {
 	return names
 }
 
+// curl -F 'file=@notes.md;encoder=base64' sends such a part. What is not decoded would be kept as it is sent.
+func TestAPartThatIsSentInAnotherEncodingIsNotKeptAsItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	path := fmt.Sprintf("/connectors/%v/files", me.uploader())
+	const kind, body = "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=file; filename=a.md\r\nContent-Transfer-Encoding: %s\r\n\r\n%s\r\n--b--\r\n"
+	for encoding, sent := range map[string]string{"base64": "IyBPa2FwaXMK", "quoted-printable": "# Okapis =C3=BC"} {
+		me.refused(415, "media-type", me.do("POST", path, fmt.Sprintf(body, encoding, sent), "Content-Type", kind))
+	}
+	for _, plain := range []string{"binary", "8bit", "7BIT"} {
+		require.Equal(t, http.StatusAccepted, me.do("POST", path, fmt.Sprintf(body, plain, "# Okapis"), "Content-Type", kind).status, plain)
+	}
+}
+
 func TestFilesAreUploadedReplacedListedAndDeletedAndTheConnectorIsTriggeredEachTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -328,6 +343,20 @@ func TestAFileReplacesALargeOneOfItsNameWhereThereIsLittleRoom(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, me.upload(id, "a.md", content).status)
 	}
 	require.Equal(t, []string{"a.md"}, me.fileNames(id))
+}
+
+// Of a document that was stored before, who was given its connector sees nothing, and so not why it failed.
+func TestWhoIsGivenAConnectorSeesNotWhyAFileHadFailedBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	theirs, me := w.as(8, identity.User), w.as(7, identity.User)
+	id := theirs.uploader()
+	require.Equal(t, http.StatusAccepted, theirs.upload(id, "a.md", "# Okapis").status)
+	w.exec(`INSERT INTO documents (connector_id, source_id, status, error, config_version) SELECT id, 'a.md', 'failed', 'what was theirs', config_version FROM connectors`)
+	w.exec(`UPDATE connectors SET user_id = 7`)
+	require.Empty(t, me.get(fmt.Sprintf("/connectors/%v/documents", id))["documents"])
+	require.NotContains(t, me.do("GET", fmt.Sprintf("/connectors/%v/files", id), nil).text, "what was theirs")
+	require.NotContains(t, me.do("GET", fmt.Sprintf("/connectors/%v/files/a.md", id), nil).text, "what was theirs")
 }
 
 func TestWhereNothingIsUploadedTheAnswerSaysWhatToDo(t *testing.T) {

@@ -125,6 +125,42 @@ func TestAnAnswerOfTheAddressOfBeforeSaysNothingOfAWebhook(t *testing.T) {
 	require.Equal(t, []string{"connector.failed"}, fresh.types())
 }
 
+// What waits for an address that was wrong is not told anew: who gives another one would wait for the next try of the old one, a day at the longest.
+func TestWhatWaitsIsSentAtOnceToAnotherAddress(t *testing.T) {
+	t.Parallel()
+	for name, isUnderWay := range map[string]bool{"it waits for its next try": false, "it is being tried": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTelling(t)
+			old, fresh := w.receiver(), w.receiver()
+			h := w.mine().hook(map[string]any{"url": old.URL})
+			w.is(w.source(), "ERROR")
+			w.look()
+			w.exec(`UPDATE webhook_deliveries SET tries = 6`)
+			came, goes := make(chan struct{}), make(chan struct{})
+			old.answers(func(rw http.ResponseWriter, _ *http.Request) {
+				close(came)
+				<-goes
+				rw.WriteHeader(http.StatusInternalServerError)
+			})
+			require.NoError(t, w.service.Send(t.Context()))
+			<-came
+			if !isUnderWay {
+				close(goes)
+				w.service.Wait()
+			}
+			require.Equal(t, http.StatusOK, h.do("PATCH", h.path, map[string]any{"url": fresh.URL}, "If-Match", "*").status)
+			if isUnderWay {
+				close(goes)
+				w.service.Wait()
+			}
+			require.NoError(t, w.service.Send(t.Context()))
+			w.service.Wait()
+			require.Equal(t, []string{"connector.failed"}, fresh.types())
+		})
+	}
+}
+
 func TestAWebhookIsSentToByOneSenderHoweverOftenItIsTested(t *testing.T) {
 	t.Parallel()
 	w := newTelling(t)
@@ -242,6 +278,25 @@ func TestASecretThatDoesNotOpenIsNoFailureOfTheReceiver(t *testing.T) {
 	require.EqualValues(t, 0, d["tries"])
 	require.Contains(t, d["last_error"], "its secret cannot be opened")
 	w.send()
+	require.Equal(t, []string{"connector.failed"}, r.types())
+}
+
+func TestWhatWasWithheldIsSentOnceTheSecretIsRotated(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	h := w.mine().hook(map[string]any{"url": r.URL})
+	w.is(w.source(), "ERROR")
+	w.look()
+	fresh, err := secret.NewKey()
+	require.NoError(t, err)
+	without := w.teller(fresh, "127.0.0.0/8")
+	require.NoError(t, without.Send(t.Context()))
+	without.Wait()
+	require.Contains(t, h.deliveries()[0]["last_error"], "rotate it")
+	require.Equal(t, http.StatusOK, h.do("POST", h.path+"/secret", nil).status)
+	require.NoError(t, w.service.Send(t.Context()))
+	w.service.Wait()
 	require.Equal(t, []string{"connector.failed"}, r.types())
 }
 

@@ -62,7 +62,7 @@ is tried again at the next sync or, where the reason lies in its content, when t
 		if err != nil {
 			return err
 		}
-		return out.show(c.OutOrStdout(), found.list, func(w io.Writer) error { return printDocuments(w, *out, found.list, none, found.more) })
+		return out.show(c.OutOrStdout(), found.list, func(w io.Writer) error { return printDocuments(w, *out, found, none) })
 	}
 	return c
 }
@@ -79,6 +79,8 @@ type documentsAsked struct {
 type documentsFound struct {
 	list []document
 	more string
+	// hasMore is where there are more, and no name that could be given: it is not shown as it is.
+	hasMore bool
 }
 
 // placeID is what --after has before a document's number, which stands for a name that is not shown as it is.
@@ -165,10 +167,15 @@ func (r *remote) documents(ctx context.Context, asked documentsAsked) (none docu
 	if err != nil {
 		return none, connectorError(id, fmt.Sprintf("list the documents of connector %d", id), err)
 	}
-	return upTo(list, asked.limit), nil
+	shown := upTo(list, asked.limit)
+	if strings.Contains(shown.more, masks.Mask) { // a server does not take the number of a document for it
+		shown.more, shown.hasMore = "", true
+	}
+	return shown, nil
 }
 
-func printDocuments(w io.Writer, out output, found []document, none, more string) error {
+func printDocuments(w io.Writer, out output, of documentsFound, none string) error {
+	found := of.list
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, none)
 		return err
@@ -192,8 +199,10 @@ func printDocuments(w io.Writer, out output, found []document, none, more string
 	} else {
 		err = fitted(w, []string{"TITLE", "PATH", "STATUS", "CHUNKS", "SINCE"}, rows, notes)
 	}
-	if err == nil && more != "" {
-		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(shell.Quote(more)))
+	if err == nil && of.more != "" {
+		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(shell.Quote(of.more)))
+	} else if err == nil && of.hasMore {
+		_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), maxDocuments))
 	}
 	return err
 }

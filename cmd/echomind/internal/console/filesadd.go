@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,6 +105,10 @@ func localFiles(paths []string) (all []localFile, problems error) {
 			continue
 		}
 		one := localFile{path, filepath.Base(path), info.Size()}
+		if strings.ContainsRune(one.name, '\\') { // a server takes what is behind it for the name
+			problems = errors.Join(problems, usagef("FILE %s: has a backslash in its name, which no uploaded file has; rename it", path))
+			continue
+		}
 		if other, is := named[one.name]; is {
 			problems = errors.Join(problems, usagef("FILE %s: has the name of %s, in whose place it would be; rename one", path, other))
 		}
@@ -185,6 +190,8 @@ func (r *reading) Read(into []byte) (n int, err error) {
 	}
 	if errors.Is(err, io.EOF) && r.left > 0 {
 		err = fmt.Errorf("%s has become shorter while it was sent; upload it again", r.of.path)
+	} else if more, _ := r.file.Read(make([]byte, 1)); more > 0 && (err == nil || errors.Is(err, io.EOF)) {
+		err = fmt.Errorf("%s has become longer while it was sent; upload it again", r.of.path)
 	}
 	if closed := r.file.Close(); err == nil || errors.Is(err, io.EOF) {
 		err = closed

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,6 +311,29 @@ func TestDocumentsGoOnBehindANameThatIsNotShownAsItIs(t *testing.T) {
 	require.Equal(t, 5, seen)
 	u.exec(`DELETE FROM documents`)
 	require.Contains(t, u.run("documents", "1", "--after", after).stderr, "has no such document any more; begin without --after")
+}
+
+// A server shows no name by which it could be told where to go on.
+func TestDocumentsGoOnThroughAServerBehindANameThatIsNotShownAsItIs(t *testing.T) {
+	u := newAway(t)
+	u.add("--refresh", "manual")
+	u.exec(`INSERT INTO documents (connector_id, source_id, status, chunk_count, config_version)
+		SELECT 1, 'https://example.org/?token=' || repeat(letter, 12), 'stored', i, 1 FROM unnest('{a,b,c,y,z}'::text[]) WITH ORDINALITY n(letter, i)`)
+	u.signedIn(u.token(1, identity.Superadmin))
+	seen := map[string]bool{}
+	asked := []string{"documents", "1", "--limit", "2"}
+	for range 5 {
+		shown := u.works(asked...)
+		for _, row := range regexp.MustCompile(`REDACTED +stored +(\d)`).FindAllStringSubmatch(shown, -1) {
+			seen[row[1]] = true
+		}
+		_, further, more := strings.Cut(shown, "and more: ")
+		if !more {
+			break
+		}
+		asked = append(asked, strings.Fields(strings.ReplaceAll(further, "'", ""))...) // of a flag that is given twice the last counts
+	}
+	require.Len(t, seen, 5)
 }
 
 func TestWhatCannotBeCountedIsSaidAndTheRestIsShownThroughAServer(t *testing.T) {

@@ -224,6 +224,23 @@ func TestFilesAreUploadedListedAndDeleted(t *testing.T) {
 	require.Equal(t, "notes.md", told[[]client.File](u, "files", "list", "mine")[0].Name)
 }
 
+// A server takes what stands behind the last backslash for the name, as some browsers send whole paths.
+func TestAFileWithABackslashInItsNameReplacesNoOther(t *testing.T) {
+	if filepath.Separator == '\\' {
+		t.Skip("no name has a backslash in it here")
+	}
+	u := newTerminal(t).fromAway(func(c *api.Config) { c.Uploads.URL = "file://" + t.TempDir() })
+	u.signedIn(u.token(7, identity.User))
+	u.works("connectors", "add", "--name", "mine", "--type", "file", "--config", `{"url":"upload:"}`, "--refresh", "manual")
+	from := t.TempDir()
+	notes, old := filepath.Join(from, "notes.md"), filepath.Join(from, `old\notes.md`)
+	require.NoError(t, os.WriteFile(notes, []byte("# New"), 0o600))
+	require.NoError(t, os.WriteFile(old, []byte("# Old, and longer"), 0o600))
+	u.works("files", "add", "mine", notes)
+	u.refused(2, "rename it", "files", "add", "mine", old)
+	require.EqualValues(t, 5, told[[]client.File](u, "files", "list", "mine")[0].Bytes)
+}
+
 func TestMoreFilesThanOneRequestTakesAreUploadedWithoutBeingInMemory(t *testing.T) {
 	u := newTerminal(t).fromAway(func(c *api.Config) { c.Uploads.URL = "file://" + t.TempDir() })
 	u.signedIn(u.token(7, identity.User))

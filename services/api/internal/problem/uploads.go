@@ -17,11 +17,23 @@ func IsForm() *Problem {
 	return kind("media-type", "A form", 415, "The body is a form, and a file that is put is its content alone.", "Send the content: curl -T notes.md. To POST forms are sent.")
 }
 
+// PartOfFile is of a file of which a part is sent.
+func PartOfFile() *Problem {
+	p := kind("invalid", "Not valid", 400, "A part of a file is sent, and a file is put as a whole.", "Send all of it, without Content-Range: curl -T notes.md, without -C.")
+	p.Errors = []Field{{"header.Content-Range", "must not be there"}}
+	return p
+}
+
 // LongHead is of a part of a form with a file whose headers are longer than those of any.
 func LongHead() *Problem {
 	p := kind("invalid", "Not valid", 400, "The headers of a part of the form have more than 16 KiB.", "Give each part its name and filename alone.")
 	p.Errors = []Field{{"body.file", "has headers of more than 16 KiB"}}
 	return p
+}
+
+// Encoded is of a part of a form whose content is not sent as it is.
+func Encoded() *Problem {
+	return kind("media-type", "Encoded", 415, "A part of the form is sent in another Content-Transfer-Encoding than binary.", "Send the content as it is: curl -F file=@notes.md, without an encoder.")
 }
 
 // Unread is of a file that nobody can read.
