@@ -107,11 +107,11 @@ func (b *bulk) matching(ctx context.Context, q *dbgen.Queries, f OperationFilter
 
 // through looks at a part of the connectors after the other, each as far as its last number, while look says that it goes on. It says whether that was all of them, in time.
 func through(ctx context.Context, q *dbgen.Queries, until time.Time, look func(after, last int32) (bool, error)) (whole bool, err error) {
-	for after, last := int32(0), int32(0); after < math.MaxInt32; after = last {
+	for after := int32(0); after < math.MaxInt32; {
 		if time.Now().After(until) {
 			return false, nil
 		}
-		last, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: matchLook})
+		last, err := q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: matchLook})
 		if errors.Is(err, pgx.ErrNoRows) {
 			last, err = math.MaxInt32, nil
 		}
@@ -121,6 +121,7 @@ func through(ctx context.Context, q *dbgen.Queries, until time.Time, look func(a
 		if goesOn, err := look(after, last); err != nil || !goesOn {
 			return false, err
 		}
+		after = last
 	}
 	return true, nil
 }
