@@ -239,8 +239,8 @@ func (s *Semantic) hasIndex() (bool, string) {
 func (s *Semantic) reviewIndex(ctx context.Context, _ *worker.JobRun, until time.Time) (any, error) {
 	done, err := s.index.Review(ctx, until)
 	var said *pgconn.PgError // it is Postgres, then, that has the turns of the index
-	if errors.Is(err, errIndex) && !errors.As(err, &said) {
-		return nil, worker.Postponed(time.Minute, err) // that it is away is a wait, and its looks say so
+	if errors.Is(err, errIndex) && (!errors.As(err, &said) || postgres.Locked(err)) {
+		return nil, worker.Postponed(time.Minute, err) // that it is away, or that somebody holds its turn, is a wait, and its looks say so
 	}
 	return result(done, err)
 }
