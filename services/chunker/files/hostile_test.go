@@ -361,9 +361,12 @@ func ranUnprivileged(t *testing.T) bool {
 		return false
 	}
 	const nobody = 65534
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711))
+	require.NoError(t, os.Chown(dir, nobody, nobody))
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	cmd.Dir, cmd.Env = "/", []string{"TMPDIR=" + os.TempDir()}
+	cmd.Dir, cmd.Env = "/", []string{"TMPDIR=" + dir}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
