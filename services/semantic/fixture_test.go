@@ -243,7 +243,7 @@ func (c trip) handles(messages ...*internalpb.DocumentProcessRequest) error {
 	}
 	err := c.f.untilAnswered(ctx, group[0], func(ctx context.Context) error { return c.f.process(ctx, group) })
 	if err == nil && c.f.index != nil {
-		if away := inTime(func(ctx context.Context) error { return c.f.index.catchUp(ctx, c.f.complete) }); away != nil {
+		if away := inTime(c.f.index.catchUp); away != nil {
 			c.f.t.Logf("the index: %v", away)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +32,6 @@ const (
 	turnTimeout = 5 * time.Minute
 	// longQueue is up to where waiting changes are counted.
 	longQueue = 100_000
-	// maxStored bounds how many runs are remembered to be completed. Further runs are found by the look for stored runs.
-	maxStored = 10_000
 )
 
 var (
@@ -58,28 +55,27 @@ type Index struct {
 	metrics  *metrics
 	log      *slog.Logger
 
-	// down says that Qdrant did not answer the last time. Then only the next look asks it.
-	down     atomic.Bool
+	// complete completes a run whose documents can be found.
+	complete func(context.Context, uuid.UUID) error
+	whole    wholeRuns
 	notified chan struct{}
-	mu       sync.Mutex
-	stored   []uuid.UUID // runs to be completed
+	// down says that the index did not answer the last time. Then only the next look asks it.
+	down atomic.Bool
 }
 
-func newIndex(cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger) *Index {
+func newIndex(
+	cfg config.Qdrant, pool *pgxpool.Pool, embedder Embedder, metrics *metrics, log *slog.Logger, complete func(context.Context, uuid.UUID) error,
+) *Index {
 	name := search.IndexName(cfg, embedder)
 	return &Index{
 		pool: pool, queries: dbgen.New(pool), embedder: embedder, qdrant: qdrant.New(cfg), name: name, metrics: metrics,
-		log: log.With("index", name), notified: make(chan struct{}, 1),
+		log: log.With("index", name), complete: complete, notified: make(chan struct{}, 1),
 	}
 }
 
-// notify says that documents were stored, and names runs whose documents are all stored.
+// notify says that documents were stored, and names runs whose documents are all stored: they are completed once they can be found.
 func (x *Index) notify(whole ...uuid.UUID) {
-	x.mu.Lock()
-	if len(x.stored) < maxStored {
-		x.stored = append(x.stored, whole...)
-	}
-	x.mu.Unlock()
+	x.whole.add(whole...)
 	select {
 	case x.notified <- struct{}{}:
 	default:
@@ -87,50 +83,32 @@ func (x *Index) notify(whole ...uuid.UUID) {
 }
 
 // run keeps the index current until ctx ends, and completes runs whose documents can be found.
-func (x *Index) run(ctx context.Context, complete func(context.Context, uuid.UUID) error) error {
+func (x *Index) run(ctx context.Context) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	catchUp := func(ctx context.Context) error { return x.catchUp(ctx, complete) }
 	step := x.Look
 	for {
-		if err := step(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errDown) {
+		if err := step(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errDown) && !postgres.Locked(err) {
 			x.log.Warn("the search index is behind; tried again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-x.notified:
-			step = catchUp
+			step = x.catchUp
 		case <-ticker.C:
 			step = x.Look
 		}
 	}
 }
 
-// catchUp completes runs whose documents are all stored, and applies the changes of other runs. What fails is left to the next
-// look.
-func (x *Index) catchUp(ctx context.Context, complete func(context.Context, uuid.UUID) error) error {
-	x.mu.Lock()
-	stored := x.stored
-	x.stored = nil
-	x.mu.Unlock()
-	for _, run := range stored {
-		if err := complete(ctx, run); err != nil {
-			return err
-		}
-	}
-	return x.callIfUp(func() error { return x.applyChanges(ctx, nil) })
-}
-
-// callIfUp calls Qdrant unless it was down a moment ago, and remembers whether the call failed.
-func (x *Index) callIfUp(call func() error) error {
+// catchUp applies every change that waits, unless that failed a moment ago. What fails is left to the next look.
+func (x *Index) catchUp(ctx context.Context) error {
 	if x.down.Load() {
 		return errDown
 	}
-	err := call()
-	if err != nil {
-		x.down.Store(true)
-	}
+	err := x.applyChanges(ctx)
+	x.down.Store(isAwayIndex(err))
 	return err
 }
 
@@ -140,18 +118,21 @@ func (x *Index) Look(ctx context.Context) error {
 	if errors.Is(err, qdrant.ErrMissing) {
 		err = x.fill(ctx)
 	}
-	x.down.Store(err != nil)
+	x.down.Store(isAwayIndex(err))
 	return err
 }
+
+// isAwayIndex says whether an error is more than somebody else's turn.
+func isAwayIndex(err error) bool { return err != nil && !postgres.Locked(err) }
 
 // fill applies the changes that wait, and then checks that the collection exists. A missing collection is forgotten; the next one
 // has another name.
 func (x *Index) fill(ctx context.Context) error {
 	row, err := deadline.Get(ctx, "semantic.index_begin", queryTimeout, x.register)
-	if err != nil || row.Name != x.name {
+	if err != nil {
 		return err
 	}
-	if err = x.applyChanges(ctx, nil); err == nil {
+	if err = x.applyChanges(ctx); err == nil && row.Name == x.name {
 		err = x.unavailable(x.qdrant.Collection(search.CollectionName(row.Name, row.Generation)).Check(ctx, x.embedder.Dimensions()))
 	}
 	if errors.Is(err, qdrant.ErrMissing) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/failpoint"
@@ -28,41 +29,79 @@ const (
 	indexLetters = 16_384
 )
 
-// IndexRun applies the changes that wait for a run's connector, unless Qdrant is known to be down.
-func (x *Index) IndexRun(ctx context.Context, run uuid.UUID) error {
-	return x.callIfUp(func() error { return x.applyChanges(ctx, &run) })
-}
-
-// applyChanges applies changes to the index, turn by turn, until none is left: those of a run's connector, or all. Every error that
-// it returns is a wait.
-func (x *Index) applyChanges(ctx context.Context, run *uuid.UUID) error {
-	for more := true; more; {
-		began, points := time.Now(), 0
-		err := deadline.Do(ctx, "semantic.index", turnTimeout, func(ctx context.Context) error {
-			// A process that is frozen during its turn loses it. A process that waits for the turn asks again later.
-			bounds := postgres.Bounds{Lock: turnWait, Statement: turnTimeout, Idle: frozenAfter}
-			return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
-				points, more, err = x.applyTurn(ctx, x.queries.WithTx(tx), run)
-				return err
-			})
-		})
+// applyChanges applies changes to the index, turn by turn, until none is left. Those of runs that are whole come before others, and such
+// a run is completed as soon as none of its own is left: no large run keeps small ones waiting. Every error that it returns is a wait.
+func (x *Index) applyChanges(ctx context.Context) error {
+	for {
+		runs, more := x.whole.take(turnChanges), false
+		waiting, err := x.completeFound(ctx, runs)
+		if err == nil {
+			more, err = x.takeTurn(ctx, waiting)
+		}
+		x.whole.add(waiting...)
 		if err != nil && !errors.Is(err, errIndex) {
 			err = fmt.Errorf("%w: %w", errIndex, err)
 		}
-		if err != nil {
+		if err != nil || len(runs) == 0 && !more {
 			return err
 		}
-		if points > 0 {
-			x.metrics.points.Add(float64(points))
-			x.metrics.indexing.Observe(time.Since(began).Seconds())
-		}
 	}
-	return nil
+}
+
+// completeFound completes the runs whose documents can be found, and returns those for which changes wait. What cannot be completed is
+// left to the next look for stored runs.
+func (x *Index) completeFound(ctx context.Context, runs []uuid.UUID) (waiting []uuid.UUID, err error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	whole, err := deadline.Get(ctx, "semantic.runs_to_find", queryTimeout, func(ctx context.Context) ([]dbgen.RunsToFindRow, error) {
+		return x.queries.RunsToFind(ctx, dbgen.RunsToFindParams{Name: x.name, Ids: runs})
+	})
+	if err != nil {
+		return runs, err
+	}
+	var group errgroup.Group // lifecycle completes together what asks at once
+	for _, run := range whole {
+		if !run.Found {
+			waiting = append(waiting, run.ID)
+			continue
+		}
+		group.Go(func() error {
+			err := x.complete(ctx, run.ID)
+			if err == nil || isWait(err) || ctx.Err() != nil {
+				return err
+			}
+			x.log.Warn("a run could not be completed; it is tried again", "session", run.ID, "err", err)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return runs, err
+	}
+	return waiting, nil
+}
+
+// takeTurn applies the first changes of runs, in turns, or, for no runs, the first of all. It says whether more may wait.
+func (x *Index) takeTurn(ctx context.Context, runs []uuid.UUID) (more bool, err error) {
+	began, points := time.Now(), 0
+	err = deadline.Do(ctx, "semantic.index", turnTimeout, func(ctx context.Context) error {
+		// A process that is frozen during its turn loses it. A process that waits for the turn asks again later.
+		bounds := postgres.Bounds{Lock: turnWait, Statement: turnTimeout, Idle: frozenAfter}
+		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
+			points, more, err = x.applyTurn(ctx, x.queries.WithTx(tx), runs)
+			return err
+		})
+	})
+	if err == nil && points > 0 {
+		x.metrics.points.Add(float64(points))
+		x.metrics.indexing.Observe(time.Since(began).Seconds())
+	}
+	return more, err
 }
 
 // applyTurn applies the first changes, up to one page of chunks, or one document that is larger. No other process writes to the
 // index meanwhile.
-func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID) (written int, more bool, err error) {
+func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, runs []uuid.UUID) (written int, more bool, err error) {
 	row, err := q.TakeTurnAtSearchIndex(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, fmt.Errorf("%w: it is not made yet", errIndex)
@@ -74,7 +113,7 @@ func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, run *uuid.UUID)
 	if err != nil {
 		return 0, false, err
 	}
-	changes, err := q.SearchIndexChanges(ctx, dbgen.SearchIndexChangesParams{RunID: run, Batch: turnChanges})
+	changes, err := q.SearchIndexChanges(ctx, dbgen.SearchIndexChangesParams{RunIds: runs, Batch: turnChanges})
 	if err != nil || len(changes) == 0 {
 		return 0, false, err
 	}

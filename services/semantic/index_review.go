@@ -59,9 +59,7 @@ func (x *Index) Review(ctx context.Context, until time.Time) (all Reviewed, err 
 			all.Outdated += found
 		}
 		if found > 0 {
-			if err := x.callIfUp(func() error { return x.applyChanges(ctx, nil) }); err != nil {
-				return all, err
-			}
+			x.notify()
 		}
 		if time.Now().After(until) {
 			return all, errMore

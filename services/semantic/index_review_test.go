@@ -5,7 +5,6 @@ package semantic
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -17,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
-	"github.com/echomind/sync/sdk/worker"
-	"github.com/echomind/sync/testonly/testkit"
 )
 
 const scroll = "Scroll"
@@ -34,6 +31,7 @@ func (x *indexed) reviews() (pages int) {
 		pages += int(reviewed.Pages)
 		over = one[bool](x.fixture, `SELECT review_at > clock_timestamp() FROM search_index`)
 	}
+	require.NoError(x.t, x.index.Look(ctx)) // what was found outdated is queued
 	return pages
 }
 
@@ -55,7 +53,7 @@ func TestAnUpsertThatIsCarriedOutLateDoesNotOutliveItsDocument(t *testing.T) {
 	x.hold.Store(held)
 	dying, kill := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- x.index.applyChanges(dying, nil) }()
+	go func() { ended <- x.index.applyChanges(dying) }()
 	<-held.reached
 	kill()
 	require.Error(t, <-ended)
@@ -261,39 +259,4 @@ func TestNoRunWaitsForAReviewThatFails(t *testing.T) {
 	_, err = x.index.Review(ctx, time.Now().Add(soon))
 	require.NoError(t, err)
 	require.True(t, one[bool](x.fixture, `SELECT review_at > clock_timestamp() + $1::interval FROM search_index`, reviewPause-time.Minute))
-}
-
-func TestAReviewWaitsWhereSomebodyHoldsTheTurnThatBringsWhatItFound(t *testing.T) {
-	x := newIndexed(t)
-	x.synced(map[string]string{"a": "zebra"})
-	x.exec(`UPDATE search_index SET review_at = clock_timestamp()`)
-	vector := make([]float32, 512)
-	vector[511] = 1
-	x.writesDirectly(&pb.PointStruct{Id: pb.NewIDUUID(uuid.NewString()), Vectors: pb.NewVectorsDense(vector)})
-	h := &hold{operation: scroll, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
-	x.hold.Store(h)
-	holds := make(chan func())
-	go func() {
-		<-h.reached
-		go func() {
-			testkit.Eventually(t, time.Minute, func() error {
-				if one[int](x.fixture, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
-					return errors.New("nobody waits for the turn")
-				}
-				return nil
-			})
-			close(h.release)
-		}()
-		holds <- x.holds(`SELECT FROM search_index FOR UPDATE`)
-	}()
-	failed := make(chan error)
-	go func() {
-		_, err := x.reviewIndex(ctx, nil, time.Now().Add(time.Minute))
-		failed <- err
-	}()
-	release := <-holds
-	err := <-failed
-	release()
-	require.ErrorContains(t, err, "lock timeout")
-	require.IsType(t, worker.Postponed(0, nil), err)
 }

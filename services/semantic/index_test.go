@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/contract/proto/gen/internalpb"
@@ -29,10 +30,13 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	c.stores(c.completed(0)) // nothing has changed since
 	require.Equal(t, "running", c.verdict(), "what the run before has stored is not in the index")
 	x.failing.Store("")
-	x.index.down.Store(false)
-	require.NoError(t, x.complete(ctx, c.session))
-	require.Equal(t, "skipped", c.verdict())
+	_, err := x.index.takeTurn(ctx, []uuid.UUID{c.session})
+	require.NoError(t, err)
 	require.Equal(t, int64(1), x.count("search_index_changes"))
+	waiting, err := x.index.completeFound(ctx, []uuid.UUID{c.session, other.session})
+	require.NoError(t, err)
+	require.Empty(t, waiting, "the other run is not whole")
+	require.Equal(t, "skipped", c.verdict())
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
 }
@@ -44,7 +48,8 @@ func TestASemanticThatHasNotLookedYetIndexesARunWhole(t *testing.T) {
 	c := x.syncing()
 	c.stores(c.doc(1, "a", "zebra"), c.completed(1))
 	x.failing.Store("")
-	require.NoError(t, started.complete(ctx, c.session))
+	require.NoError(t, started.CompleteStored(ctx))
+	require.NoError(t, started.index.catchUp(ctx))
 	require.Equal(t, "completed", c.verdict())
 	require.NoError(t, x.mirrors())
 }
@@ -248,7 +253,7 @@ func TestAProcessThatIndexesForLongKeepsTheIndexMeanwhile(t *testing.T) {
 	c.stores(c.doc(1, "a", "zebra"))
 	x.failing.Store("")
 	x.exec(`UPDATE search_index SET fed_at = clock_timestamp() - interval '9 minutes'`)
-	require.NoError(t, x.index.applyChanges(ctx, nil))
+	require.NoError(t, x.index.applyChanges(ctx))
 	require.True(t, one[bool](x.fixture, `SELECT fed_at > clock_timestamp() - interval '1 minute' FROM search_index`))
 }
 

@@ -16,7 +16,7 @@ const (
 	lookInterval = 5 * time.Second
 	// lookTimeout bounds one look. The next look continues what it leaves.
 	lookTimeout = 10 * time.Second
-	// lookPortion is after how long a look starts no further run: each run may wait for its turn at the search index.
+	// lookPortion is after how long a look starts no further run.
 	lookPortion = 2 * time.Second
 )
 
@@ -30,13 +30,8 @@ type look struct {
 }
 
 func (s *Semantic) looks() []look {
-	// Completing a run first writes its documents to the index, and the largest document takes a turn of its own.
-	completing := lookTimeout
-	if s.index != nil {
-		completing = turnTimeout
-	}
 	all := []look{
-		{"stored runs", lookInterval, completing, s.CompleteStored},
+		{"stored runs", lookInterval, lookTimeout, s.CompleteStored},
 		{"checkpoints", lookInterval, lookTimeout, s.AdvanceStored},
 		{"lost workers", lookInterval, lookTimeout, s.Abandon},
 		{"lost documents", lookInterval, lookTimeout, s.FailLostInTransit},
@@ -84,9 +79,19 @@ func (s *Semantic) repeatLook(ctx context.Context, l look) {
 	}
 }
 
-// CompleteStored completes open runs whose documents are all stored: a process may have died between storing and completing.
+// CompleteStored completes open runs whose documents are all stored: a process may have died between storing and completing. Where there
+// is an index, it completes them once they can be found.
 func (s *Semantic) CompleteStored(ctx context.Context) error {
-	return eachPaged(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, withinTime(lookPortion), s.complete)
+	goesOn, complete := withinTime(lookPortion), s.complete
+	if s.index != nil {
+		inTime := goesOn
+		goesOn = func() bool { return inTime() && !s.index.whole.isFull() }
+		complete = func(_ context.Context, run uuid.UUID) error {
+			s.index.notify(run)
+			return nil
+		}
+	}
+	return eachPaged(ctx, "complete", &s.wholeAfter, s.lifecycle.WholeRuns, goesOn, complete)
 }
 
 // AdvanceStored advances cursors to the checkpoints that have everything before them stored.
@@ -153,7 +158,7 @@ func eachPaged(
 
 // isAway says that a server is away, in contrast to a run that is refused.
 func isAway(err error) bool {
-	return errors.Is(err, errDown) || isWait(err) && !errors.Is(err, errIndex)
+	return isWait(err)
 }
 
 // maxProblems is how many problems one look reports.

@@ -194,17 +194,11 @@ func checkEnvelope(m *internalpb.DocumentProcessRequest, connector int32, versio
 	return nil
 }
 
-// complete completes a run whose documents are all stored, once they can be found. Where another transaction holds the connector,
+// complete completes a run whose documents are all stored, and can be found where there is an index. Where another transaction holds the connector,
 // the look for stored runs does it later.
 func (s *Semantic) complete(ctx context.Context, run uuid.UUID) error {
 	ctx, span := s.servers.Tracer.Start(ctx, run, tracing.Complete)
 	defer span.End()
-	if s.index != nil {
-		if err := s.index.IndexRun(ctx, run); err != nil {
-			span.Fail("not found yet")
-			return err
-		}
-	}
 	ended, err := s.lifecycle.Complete(ctx, run)
 	switch {
 	case errors.Is(err, lifecycle.ErrFenced):

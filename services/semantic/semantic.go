@@ -104,9 +104,10 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 		log: process.Log.With("service", "semantic"), shared: process, storeTimeout: storeTimeout, slowPause: slowPause,
 		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
 		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second, long: newLongMessages(cfg.Workers),
+		wholeAfter: uuid.New(), checkpointedAfter: uuid.New(), // processes that live for a short while shall not all begin with the same runs
 	}
 	if cfg.Qdrant.URL != "" {
-		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log)
+		s.index = newIndex(cfg.Qdrant, servers.Pool, embedder, s.metrics, s.log, s.complete)
 	}
 	return s
 }
@@ -121,7 +122,7 @@ func (s *Semantic) Run(ctx context.Context) error {
 	group.Go(func() error { return s.serveSystemJobs(ctx) })
 	group.Go(func() error { return s.publishEvents(ctx) })
 	if s.index != nil {
-		group.Go(func() error { return s.index.run(ctx, s.complete) })
+		group.Go(func() error { return s.index.run(ctx) })
 	}
 	err := group.Wait()
 	s.long.work.Wait()

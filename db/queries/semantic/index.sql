@@ -33,18 +33,29 @@ SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND connector_id
 UNION ALL
 SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND sqlc.narg('connector_id') IS NULL;
 
+-- name: RunsToFind :many
+-- Of these, the open runs that are whole, and whether all that their connectors have changed is in the index. Where the index has
+-- another name, nothing waits for it.
+SELECT r.id, coalesce(i.name <> @name::text OR i.name IS NOT NULL
+        AND NOT EXISTS (SELECT FROM search_index_changes w WHERE w.connector_id IS NULL)
+        AND NOT EXISTS (SELECT FROM search_index_changes w WHERE w.connector_id = r.connector_id), false)::boolean AS found
+FROM open_runs r LEFT JOIN search_index i ON true
+WHERE r.whole AND r.id = ANY(@ids::uuid[]);
+
 -- name: SearchIndexChanges :many
--- The first ones: everything, where that waits, else those of a run's connector, or of all. With what their documents show
--- now; those that are gone, or show nothing, have no try.
+-- The first ones: everything, where that waits, else those of the connectors of runs, in turns, or of all. With what their documents
+-- show now; those that are gone, or show nothing, have no try.
 WITH waiting AS (
-    (SELECT id, document_id, connector_id FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
+    (SELECT id, document_id, connector_id, 0 AS place FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
     UNION ALL
-    (SELECT id, document_id, connector_id FROM search_index_changes
-        WHERE connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = sqlc.narg('run_id'))
-        ORDER BY id LIMIT @batch::integer)
+    (SELECT f.id, f.document_id, f.connector_id, f.place
+        FROM (SELECT DISTINCT r.connector_id FROM open_runs r WHERE r.id = ANY(@run_ids::uuid[])) k
+        CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
+            WHERE c.connector_id = k.connector_id ORDER BY c.id LIMIT @batch::integer) f
+        ORDER BY f.place, f.id LIMIT @batch::integer)
     UNION ALL
-    (SELECT id, document_id, connector_id FROM search_index_changes
-        WHERE sqlc.narg('run_id')::uuid IS NULL AND connector_id IS NOT NULL ORDER BY id LIMIT @batch::integer)
+    (SELECT id, document_id, connector_id, 0 FROM search_index_changes
+        WHERE coalesce(cardinality(@run_ids::uuid[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT @batch::integer)
 )
 SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id, d.first_no,
     coalesce(d.chunk_count, 0)::integer AS chunks,
@@ -53,7 +64,7 @@ FROM waiting w
 LEFT JOIN connectors k ON k.id = w.connector_id
 LEFT JOIN documents d ON d.id = w.document_id AND d.config_version >= k.added_version   -- before it are those of a deleted connector of the same id
 GROUP BY w.document_id, w.connector_id, d.id, k.id
-ORDER BY w.connector_id IS NOT NULL, min(w.id);
+ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.id);
 
 -- name: ChunksToIndex :many
 -- A page behind a chunk. Of a text as much as words are taken from.

@@ -237,6 +237,46 @@ func (q *Queries) QueueOutdated(ctx context.Context, arg QueueOutdatedParams) (i
 	return found, err
 }
 
+const runsToFind = `-- name: RunsToFind :many
+SELECT r.id, coalesce(i.name <> $1::text OR i.name IS NOT NULL
+        AND NOT EXISTS (SELECT FROM search_index_changes w WHERE w.connector_id IS NULL)
+        AND NOT EXISTS (SELECT FROM search_index_changes w WHERE w.connector_id = r.connector_id), false)::boolean AS found
+FROM open_runs r LEFT JOIN search_index i ON true
+WHERE r.whole AND r.id = ANY($2::uuid[])
+`
+
+type RunsToFindParams struct {
+	Name string
+	Ids  []uuid.UUID
+}
+
+type RunsToFindRow struct {
+	ID    uuid.UUID
+	Found bool
+}
+
+// Of these, the open runs that are whole, and whether all that their connectors have changed is in the index. Where the index has
+// another name, nothing waits for it.
+func (q *Queries) RunsToFind(ctx context.Context, arg RunsToFindParams) ([]RunsToFindRow, error) {
+	rows, err := q.db.Query(ctx, runsToFind, arg.Name, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RunsToFindRow{}
+	for rows.Next() {
+		var i RunsToFindRow
+		if err := rows.Scan(&i.ID, &i.Found); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const searchIndex = `-- name: SearchIndex :one
 SELECT name, generation FROM search_index
 `
@@ -255,14 +295,16 @@ func (q *Queries) SearchIndex(ctx context.Context) (SearchIndexRow, error) {
 
 const searchIndexChanges = `-- name: SearchIndexChanges :many
 WITH waiting AS (
-    (SELECT id, document_id, connector_id FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
+    (SELECT id, document_id, connector_id, 0 AS place FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
     UNION ALL
-    (SELECT id, document_id, connector_id FROM search_index_changes
-        WHERE connector_id = (SELECT r.connector_id FROM open_runs r WHERE r.id = $1)
-        ORDER BY id LIMIT $2::integer)
+    (SELECT f.id, f.document_id, f.connector_id, f.place
+        FROM (SELECT DISTINCT r.connector_id FROM open_runs r WHERE r.id = ANY($1::uuid[])) k
+        CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
+            WHERE c.connector_id = k.connector_id ORDER BY c.id LIMIT $2::integer) f
+        ORDER BY f.place, f.id LIMIT $2::integer)
     UNION ALL
-    (SELECT id, document_id, connector_id FROM search_index_changes
-        WHERE $1::uuid IS NULL AND connector_id IS NOT NULL ORDER BY id LIMIT $2::integer)
+    (SELECT id, document_id, connector_id, 0 FROM search_index_changes
+        WHERE coalesce(cardinality($1::uuid[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT $2::integer)
 )
 SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id, d.first_no,
     coalesce(d.chunk_count, 0)::integer AS chunks,
@@ -271,12 +313,12 @@ FROM waiting w
 LEFT JOIN connectors k ON k.id = w.connector_id
 LEFT JOIN documents d ON d.id = w.document_id AND d.config_version >= k.added_version   -- before it are those of a deleted connector of the same id
 GROUP BY w.document_id, w.connector_id, d.id, k.id
-ORDER BY w.connector_id IS NOT NULL, min(w.id)
+ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.id)
 `
 
 type SearchIndexChangesParams struct {
-	RunID *uuid.UUID
-	Batch int32
+	RunIds []uuid.UUID
+	Batch  int32
 }
 
 type SearchIndexChangesRow struct {
@@ -289,10 +331,10 @@ type SearchIndexChangesRow struct {
 	Scope       string
 }
 
-// The first ones: everything, where that waits, else those of a run's connector, or of all. With what their documents show
-// now; those that are gone, or show nothing, have no try.
+// The first ones: everything, where that waits, else those of the connectors of runs, in turns, or of all. With what their documents
+// show now; those that are gone, or show nothing, have no try.
 func (q *Queries) SearchIndexChanges(ctx context.Context, arg SearchIndexChangesParams) ([]SearchIndexChangesRow, error) {
-	rows, err := q.db.Query(ctx, searchIndexChanges, arg.RunID, arg.Batch)
+	rows, err := q.db.Query(ctx, searchIndexChanges, arg.RunIds, arg.Batch)
 	if err != nil {
 		return nil, err
 	}
