@@ -53,6 +53,7 @@ const (
 	ListCalendars    Operation = "calendars.list"
 	GetCalendar      Operation = "calendars.get"
 	WatchEvents      Operation = "events.watch"
+	WatchRun         Operation = "runs.watch"
 	PutCalendar      Operation = "calendars.put"
 	ReadCalendar     Operation = "calendars.read"
 	DeleteCalendar   Operation = "calendars.delete"
@@ -164,6 +165,7 @@ var rules = map[Operation]Rule{
 	ListCalendars:    {Read, User, Nothing},
 	GetCalendar:      {Read, User, Nothing},
 	WatchEvents:      {Read, User, Nothing},
+	WatchRun:         {Read, User, ToSee},
 	PutCalendar:      {Administer, Superadmin, Nothing},
 	ReadCalendar:     {Administer, Superadmin, Nothing},
 	DeleteCalendar:   {Administer, Superadmin, Nothing},

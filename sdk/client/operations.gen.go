@@ -3624,6 +3624,12 @@ type RunsCancelParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// RunsWatchParams defines parameters for RunsWatch.
+type RunsWatchParams struct {
+	// LastEventID The id of the last event that you have seen. Left out: none.
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
 // SearchParams defines parameters for Search.
 type SearchParams struct {
 	// Q Words, up to 32 different ones.
@@ -4463,6 +4469,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/runs/{run}/cancel (the `RunsCancel` operationId).
 	RunsCancel(ctx context.Context, run string, params *RunsCancelParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunsWatch Watch how far a run has come, as server-sent events
+	//
+	// Scope: read. Each event is `progress`, and its data the run as GET /runs/{run} shows it: first as it is now, then when it has come further. The stream ends within two minutes, or with the run; who comes back behind the run's end with Last-Event-ID gets 204, and a browser does not come back again.
+	//
+	// Corresponds with GET /api/v1/runs/{run}/events (the `RunsWatch` operationId).
+	RunsWatch(ctx context.Context, run string, params *RunsWatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Search Search what is stored of the sources that you see, the best hits first
 	//
@@ -6000,6 +6013,23 @@ func (c *Client) RunsGet(ctx context.Context, run string, reqEditors ...RequestE
 // Corresponds with POST /api/v1/runs/{run}/cancel (the `RunsCancel` operationId).
 func (c *Client) RunsCancel(ctx context.Context, run string, params *RunsCancelParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRunsCancelRequest(c.Server, run, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunsWatch Watch how far a run has come, as server-sent events
+//
+// Scope: read. Each event is `progress`, and its data the run as GET /runs/{run} shows it: first as it is now, then when it has come further. The stream ends within two minutes, or with the run; who comes back behind the run's end with Last-Event-ID gets 204, and a browser does not come back again.
+//
+// Corresponds with GET /api/v1/runs/{run}/events (the `RunsWatch` operationId).
+func (c *Client) RunsWatch(ctx context.Context, run string, params *RunsWatchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunsWatchRequest(c.Server, run, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10446,6 +10476,55 @@ func NewRunsCancelRequest(server string, run string, params *RunsCancelParams) (
 	return req, nil
 }
 
+// NewRunsWatchRequest constructs an http.Request for the RunsWatch method
+func NewRunsWatchRequest(server string, run string, params *RunsWatchParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "run", run, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/runs/%s/events", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewSearchRequest constructs an http.Request for the Search method
 func NewSearchRequest(server string, params *SearchParams) (*http.Request, error) {
 	var err error
@@ -12021,6 +12100,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/runs/{run}/cancel (the `RunsCancel` operationId).
 	RunsCancelWithResponse(ctx context.Context, run string, params *RunsCancelParams, reqEditors ...RequestEditorFn) (*RunsCancelResponse, error)
+
+	// RunsWatchWithResponse Watch how far a run has come, as server-sent events
+	//
+	// Scope: read. Each event is `progress`, and its data the run as GET /runs/{run} shows it: first as it is now, then when it has come further. The stream ends within two minutes, or with the run; who comes back behind the run's end with Last-Event-ID gets 204, and a browser does not come back again.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/runs/{run}/events (the `RunsWatch` operationId).
+	RunsWatchWithResponse(ctx context.Context, run string, params *RunsWatchParams, reqEditors ...RequestEditorFn) (*RunsWatchResponse, error)
 
 	// SearchWithResponse Search what is stored of the sources that you see, the best hits first
 	//
@@ -15174,6 +15262,40 @@ func (r RunsCancelResponse) ContentType() string {
 	return ""
 }
 
+type RunsWatchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// GetBody returns the raw response body bytes
+func (r RunsWatchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunsWatchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunsWatchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunsWatchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type SearchResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16967,6 +17089,21 @@ func (c *ClientWithResponses) RunsCancelWithResponse(ctx context.Context, run st
 		return nil, err
 	}
 	return ParseRunsCancelResponse(rsp)
+}
+
+// RunsWatchWithResponse Watch how far a run has come, as server-sent events
+//
+// Scope: read. Each event is `progress`, and its data the run as GET /runs/{run} shows it: first as it is now, then when it has come further. The stream ends within two minutes, or with the run; who comes back behind the run's end with Last-Event-ID gets 204, and a browser does not come back again.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/runs/{run}/events (the `RunsWatch` operationId).
+func (c *ClientWithResponses) RunsWatchWithResponse(ctx context.Context, run string, params *RunsWatchParams, reqEditors ...RequestEditorFn) (*RunsWatchResponse, error) {
+	rsp, err := c.RunsWatch(ctx, run, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunsWatchResponse(rsp)
 }
 
 // SearchWithResponse Search what is stored of the sources that you see, the best hits first
@@ -19329,6 +19466,22 @@ func ParseRunsCancelResponse(rsp *http.Response) (*RunsCancelResponse, error) {
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseRunsWatchResponse parses an HTTP response from a RunsWatchWithResponse call
+func ParseRunsWatchResponse(rsp *http.Response) (*RunsWatchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunsWatchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
 	}
 
 	return response, nil

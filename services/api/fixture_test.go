@@ -140,6 +140,9 @@ func (c caller) do(method, path string, body any, headers ...string) reply {
 	answered, err := http.DefaultClient.Do(r)
 	require.NoError(c, err)
 	defer func() { require.NoError(c, answered.Body.Close()) }()
+	if answered.Header.Get("Content-Type") == "text/event-stream" { // it goes on for minutes
+		return reply{status: answered.StatusCode, header: answered.Header}
+	}
 	text, err := io.ReadAll(answered.Body)
 	require.NoError(c, err)
 	out := reply{status: answered.StatusCode, header: answered.Header, text: string(text)}

@@ -213,7 +213,7 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 				}
 				r := by.do(strings.ToUpper(method), strings.TrimPrefix(filled, "/api/v1"), body, headers...)
 				answers[r.status]++
-				if path == "/api/v1/events" && r.status == http.StatusServiceUnavailable { // NATS, which has them, is away here
+				if strings.HasSuffix(path, "/events") && r.status == http.StatusServiceUnavailable { // NATS, which has them, is away here, or too many watch
 					r.status = 0
 				}
 				require.Less(t, r.status, 500, "%s %s %v %v: %s", method, filled, headers, body, r.text)

@@ -86,6 +86,8 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("POST", path+"/badge/revoke", nil).status
 	case identity.GetRun:
 		return c.do("GET", "/runs/"+on.run.String(), nil).status
+	case identity.WatchRun:
+		return c.do("GET", "/runs/"+on.run.String()+"/events", nil).status
 	case identity.CancelRun:
 		return c.do("POST", "/runs/"+on.run.String()+"/cancel", nil).status
 	case identity.GetScheduledJob, identity.UpdateScheduledJob, identity.EnableScheduledJob, identity.DisableScheduledJob, identity.TriggerScheduledJob, identity.ScheduledJobHistory:

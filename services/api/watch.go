@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/echomind/sync/internal/identity"
@@ -24,24 +23,22 @@ const lastingKey contextKey = iota + 3
 // answerKey is of the answer itself, whose connection has its own deadlines.
 const answerKey contextKey = iota + 5
 
-const (
-	// watchFor is for how long a stream of events goes on: who goes on behind it is signed in anew.
-	watchFor = 2 * time.Minute
-	// beatEvery is after how long without an event something is sent, with the place.
-	beatEvery = 15 * time.Second
-	// sendTimeout bounds each write: who does not read is not waited for.
-	sendTimeout = 3 * time.Second // less than a stop waits
-	// retryAfter is in how many milliseconds a browser comes back, as an event stream says it.
-	retryAfter = 1000
-
-	eventStream = "text/event-stream"
-)
+// isEventStream documents an operation that answers with server-sent events.
+func isEventStream(o *huma.Operation) {
+	o.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: "string"}}}}}
+}
 
 func (a *API) watchRoutes() {
 	register(a, identity.WatchEvents, http.MethodGet, "/events", "Watch what becomes of connectors and runs, as server-sent events", http.StatusOK, a.watch, func(o *huma.Operation) {
 		o.Description += " Each event's data is a CloudEvent in JSON, as docs/contract.md has them; its event is `connector` or `run`. `reset` comes first where events between your place and now are " +
 			"lost: GET what you show anew. Send the last id that you have seen as Last-Event-ID, and you go on behind it; browsers do. A stream ends within two minutes."
-		o.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: "string"}}}}}
+		isEventStream(o)
+	})
+	register(a, identity.WatchRun, http.MethodGet, "/runs/{run}/events", "Watch how far a run has come, as server-sent events", http.StatusOK, a.watchRun, func(o *huma.Operation) {
+		o.Description += " Each event is `progress`, and its data the run as GET /runs/{run} shows it: first as it is now, then when it has come further. The stream ends within two minutes, or with the run; " +
+			"who comes back behind the run's end with Last-Event-ID gets 204, and a browser does not come back again."
+		isEventStream(o)
+		o.Responses["204"] = &huma.Response{Description: "The run is over, and you have seen how it ended."}
 	})
 }
 
@@ -57,7 +54,7 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 	if err := a.watchers.enter(lasting, requestOf(ctx).UserID); err != nil {
 		return nil, err
 	}
-	w := watcher{api: a, at: positionOf(in.LastEventID), beat: time.Now()}
+	w := watcher{api: a, at: positionOf(in.LastEventID)}
 	var err error
 	if in.LastEventID != "" {
 		err = a.feed.goesOn(ctx, w.at)
@@ -75,34 +72,23 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 		w.only = append(w.only, number)
 	}
 	lasting = context.WithValue(lasting, requestKey, requestOf(ctx))
-	return &huma.StreamResponse{Body: func(to huma.Context) {
-		to.SetHeader("Content-Type", eventStream)
-		to.SetHeader("X-Accel-Buffering", "no") // nginx would keep it back
-		_, w.out = humago.Unwrap(to)
-		w.tell(lasting)
-	}}, nil
+	return serveEvents(lasting, w.tell), nil
 }
 
 // watcher is one stream.
 type watcher struct {
+	*serverSent
 	api  *API
-	out  http.ResponseWriter
 	at   position
-	only []int32   // nil = every connector
-	beat time.Time // when something was sent last
+	only []int32 // nil = every connector
 }
 
 // tell goes on until whoever watches goes, does not read, or the stream's time is over.
-func (w *watcher) tell(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, watchFor)
-	defer cancel()
-	if answer, is := w.out.(*answer); is {
-		answer.isStream = true
-	}
-	_ = http.NewResponseController(w.out).SetReadDeadline(time.Time{}) // that of the request's body would end it
+func (w *watcher) tell(ctx context.Context, to *serverSent) {
+	w.serverSent = to
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
-	if w.send(fmt.Sprintf("retry: %d\nid: %s\n\n", retryAfter, w.at)) != nil {
+	if w.begin(w.at.String()) != nil {
 		return
 	}
 	for {
@@ -133,7 +119,7 @@ func (w *watcher) page(ctx context.Context) (isMore bool, err error) {
 	}
 	seen, err := w.seen(ctx, some, next)
 	if err != nil {
-		return false, w.alive()
+		return false, w.alive(w.at.String())
 	}
 	w.at = next
 	var text bytes.Buffer
@@ -148,7 +134,7 @@ func (w *watcher) page(ctx context.Context) (isMore bool, err error) {
 		fmt.Fprintf(&text, "event: %s\nid: %s\ndata: %s\n\n", kind, e.position, e.text)
 	}
 	if text.Len() == 0 {
-		return len(some) == pageEvents, w.alive()
+		return len(some) == pageEvents, w.alive(w.at.String())
 	}
 	return len(some) == pageEvents, w.send(text.String())
 }
@@ -193,26 +179,6 @@ func (w *watcher) seen(ctx context.Context, some []told, next position) (seenSin
 		})
 		return since, err
 	})
-}
-
-// alive tells the place, if nothing was told for long: so that whoever comes back does not begin far behind, and a proxy does not take it for dead.
-func (w *watcher) alive() error {
-	if time.Since(w.beat) < beatEvery {
-		return nil
-	}
-	return w.send(fmt.Sprintf("id: %s\n\n", w.at))
-}
-
-func (w *watcher) send(text string) error {
-	control := http.NewResponseController(w.out)
-	if err := control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
-		return err
-	}
-	if _, err := w.out.Write([]byte(text)); err != nil {
-		return err
-	}
-	w.beat = time.Now()
-	return control.Flush()
 }
 
 // watchers bounds how many streams are open.

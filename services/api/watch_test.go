@@ -79,7 +79,7 @@ func (c caller) watch(query string, headers ...string) *stream {
 	return c.watchAt(http.DefaultClient, "/api/v1/events"+query, append(headers, "Authorization", "Bearer "+c.token)...)
 }
 
-func (c *world) watchAt(client *http.Client, path string, headers ...string) *stream {
+func (c *world) openStream(client *http.Client, path string, headers ...string) *stream {
 	c.Helper()
 	ctx, cancel := context.WithCancel(c.Context())
 	c.Cleanup(cancel)
@@ -93,7 +93,13 @@ func (c *world) watchAt(client *http.Client, path string, headers ...string) *st
 	c.Cleanup(func() { _ = answered.Body.Close() })
 	require.Equal(c, http.StatusOK, answered.StatusCode)
 	require.Equal(c, "text/event-stream", answered.Header.Get("Content-Type"))
-	s := &stream{c.T, bufio.NewScanner(answered.Body), cancel, ""}
+	return &stream{c.T, bufio.NewScanner(answered.Body), cancel, ""}
+}
+
+// watchAt opens a stream that begins at a place.
+func (c *world) watchAt(client *http.Client, path string, headers ...string) *stream {
+	c.Helper()
+	s := c.openStream(client, path, headers...)
 	begins := s.read()
 	require.Equal(c, heard{id: s.last}, begins) // what it begins with
 	require.NotEmpty(c, s.last)

@@ -1,0 +1,84 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/testonly/testkit"
+)
+
+func (c caller) watchRun(of something, headers ...string) *stream {
+	c.Helper()
+	s := c.openStream(http.DefaultClient, "/api/v1/runs/"+of.run.String()+"/events", append(headers, "Authorization", "Bearer "+c.token)...)
+	require.Equal(c, heard{}, s.read()) // in how long to come back
+	return s
+}
+
+// progress is what is told next of a run.
+func (s *stream) progress() (run struct{ ID, Status, ProgressText string }) {
+	s.Helper()
+	h := s.next()
+	require.Equal(s, "progress", h.kind)
+	var told map[string]any
+	require.NoError(s, json.Unmarshal([]byte(h.data), &told))
+	run.ID, run.Status = told["id"].(string), told["status"].(string)
+	run.ProgressText, _ = told["progress_text"].(string)
+	return run
+}
+
+func TestAWatchedRunTellsHowFarItHasComeUntilItIsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me, of := w.as(7, identity.User), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	s := me.watchRun(of)
+	first := s.progress()
+	require.Equal(t, of.run.String(), first.ID)
+	require.Equal(t, "running", first.Status)
+	w.exec(`UPDATE open_runs SET progress_done = 5, progress_total = 9, progress_text = 'page 5' WHERE id = $1`, of.run)
+	require.Equal(t, "page 5", s.progress().ProgressText)
+	behind := me.watchRun(of, "Last-Event-ID", s.last)
+	w.exec(`SELECT moves.cancel($1)`, of.run)
+	for _, each := range []*stream{s, behind} {
+		require.Equal(t, "superseded", each.progress().Status, "and nothing that was told already")
+		require.Equal(t, heard{}, each.read(), "it ends with the run")
+	}
+	again := me.do("GET", "/runs/"+of.run.String()+"/events", nil, "Last-Event-ID", s.last)
+	require.Equal(t, http.StatusNoContent, again.status)
+	late := me.watchRun(of)
+	require.Equal(t, "superseded", late.progress().Status)
+}
+
+func TestAWatchedRunIsToldToNobodyWhoSeesItNoMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me, of := w.as(7, identity.User), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	s := me.watchRun(of)
+	s.progress()
+	w.exec(`UPDATE connectors SET user_id = 8 WHERE id = $1`, of.id)
+	require.Equal(t, heard{}, s.read(), "it has ended")
+	me.refused(404, "not-found", me.do("GET", "/runs/"+of.run.String()+"/events", nil))
+}
+
+func TestAWatchedRunTakesOneOfTheStreamsThatAUserMayHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.MaxWatchers = 11 })
+	me, of := w.as(7, identity.User), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	s := me.watchRun(of)
+	refused := me.do("GET", "/runs/"+of.run.String()+"/events", nil)
+	me.refused(http.StatusServiceUnavailable, "unavailable", refused)
+	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	s.close()
+	testkit.Eventually(t, time.Minute, func() error {
+		r := me.do("GET", "/runs/"+of.run.String()+"/events", nil)
+		if r.status != http.StatusOK {
+			return &http.ProtocolError{ErrorString: r.text}
+		}
+		return nil
+	})
+}
