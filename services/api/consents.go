@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -105,7 +107,7 @@ func (h host) AskConsent(r *http.Request, id int32) (asked page.Consent, kept st
 func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
 	flow, err := h.opened(kept)
 	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(r.URL.Query()) {
-		return 0, h.failed(r.Context(), problem.Conflict("This is no answer to what this browser was asked last, or it has taken more than ten minutes.", "Connect the source again."))
+		return 0, h.failed(r.Context(), noAnswer())
 	}
 	c, err := h.connects(r.Context(), flow.Connector)
 	if err == nil {
@@ -118,6 +120,9 @@ func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
 	if err != nil {
 		return 0, h.failed(r.Context(), problem.Invalid("config", err.Error()))
 	}
+	if err := h.takeOnce(r.Context(), flow.Begun); err != nil {
+		return 0, h.failed(r.Context(), err)
+	}
 	token, err := deadline.Get(r.Context(), "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, r.URL.Query(), flow.Begun) })
 	if err != nil {
 		return 0, h.failed(r.Context(), refusedConsent(err))
@@ -126,6 +131,24 @@ func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
 		return 0, h.failed(r.Context(), err)
 	}
 	return flow.Connector, nil
+}
+
+func noAnswer() error {
+	return problem.Conflict("This is no answer to what this browser was asked last, or it has taken more than ten minutes.", "Connect the source again.")
+}
+
+// takeOnce takes the state of a consent, which is committed before its code is redeemed: of two answers at once, one is redeemed. A provider may take a second use of a code for a theft, and
+// end what the first has given.
+func (h host) takeOnce(ctx context.Context, begun provider.Begun) error {
+	state := sha256.Sum256([]byte(begun.State))
+	return h.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		// No client's key has a blank.
+		taken, err := q.BeginRequest(ctx, dbgen.BeginRequestParams{Key: "consent " + hex.EncodeToString(state[:]), Asked: state[:]})
+		if err == nil && taken.Again {
+			err = noAnswer()
+		}
+		return err
+	})
 }
 
 // opened is what a browser has kept of a consent.

@@ -256,3 +256,35 @@ func TestWithoutAnApplicationThePageSaysHowAccountsAreConnected(t *testing.T) {
 	require.Equal(t, http.StatusConflict, refused.status)
 	require.Contains(t, refused.text, "CONNECTOR_MICROSOFT_CLIENT_ID")
 }
+
+func TestOfTwoAnswersAtOnceToOneConsentOneIsRedeemed(t *testing.T) {
+	t.Parallel()
+	for connectorType, config := range map[string]string{consent.GoogleDrive: `{"folder_id": "1a2b"}`, consent.OneDrive: `{"tenant_id": "contoso.example"}`} {
+		t.Run(connectorType, func(t *testing.T) {
+			t.Parallel()
+			c := newConsenting(t)
+			id := c.source(connectorType, config)
+			b := c.as(7, identity.User).signedIn()
+			address := c.server.URL + c.consents(c.asked(b, id))
+			root, err := url.Parse(c.server.URL + "/")
+			require.NoError(t, err)
+			statuses := make(chan int, 2)
+			for range 2 { // each has all that the browser keeps
+				same := c.browser()
+				same.client.Jar.SetCookies(root, b.client.Jar.Cookies(root))
+				go func() {
+					answered, err := same.client.Get(address)
+					if err != nil {
+						statuses <- 0
+						return
+					}
+					_ = answered.Body.Close()
+					statuses <- answered.StatusCode
+				}()
+			}
+			require.ElementsMatch(t, []int{http.StatusOK, http.StatusConflict}, []int{<-statuses, <-statuses})
+			require.Equal(t, 1, c.tokensAsked())
+			require.Equal(t, map[string]string{"refresh_token": signintest.RefreshToken}, c.credentials(id, connectorType))
+		})
+	}
+}

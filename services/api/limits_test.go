@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -117,4 +119,31 @@ func TestLimitsAreWrittenAtThePage(t *testing.T) {
 	page = super.do("POST", "/limits/keys/delete", url.Values{"key": {"a/b"}, "version": {"*"}})
 	require.Equal(t, http.StatusOK, page.status, page.text)
 	require.Zero(t, one[int](w, `SELECT count(*) FROM concurrency_limits`))
+}
+
+func TestLimitsBeyondAPageAreOnFurtherPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO owner_quotas (user_id, max_connectors) SELECT n, n FROM generate_series(1001, 1120) n`)
+	w.exec(`INSERT INTO concurrency_limits (key, most) SELECT 'key-' || n, 1 FROM generate_series(1001, 1120) n`)
+	b := w.as(1, identity.Superadmin).signedIn()
+	for section, name := range map[string]string{"h-limits": `<th scope="row">user (1\d{3})</th>`, "h-keys": `<th scope="row">key-(1\d{3})</th>`} {
+		var shown []string
+		next := regexp.MustCompile(`rel="next" href="([^"]+)#` + section + `"`)
+		for path := "/administration"; path != ""; {
+			page := b.get(path)
+			require.Equal(t, http.StatusOK, page.status, page.text)
+			for _, found := range regexp.MustCompile(name).FindAllStringSubmatch(page.text, -1) {
+				shown = append(shown, found[1])
+			}
+			path = ""
+			if found := next.FindStringSubmatch(page.text); found != nil {
+				path = html.UnescapeString(found[1])
+			} else {
+				require.Regexp(t, `href="[^"]+#`+section+`">First page`, page.text)
+			}
+		}
+		require.Len(t, shown, 120, section)
+		require.Equal(t, "1120", shown[119])
+	}
 }

@@ -107,6 +107,9 @@ type outcome struct {
 // workBatch does the next batch of an operation, if there is one, in one transaction: what is not committed was not done, nor written down. It does so for who asked, with what
 // they may now.
 func (a *API) workBatch(ctx context.Context) (worked bool, err error) {
+	if err := deadline.Do(ctx, "api.put_off_operations", queryTimeout, dbgen.New(a.pool).PutOffOperations); err != nil {
+		return false, err
+	}
 	var out *outcome
 	var taken dbgen.TakeBatchRow
 	each := deadline.Of(statementTimeout)

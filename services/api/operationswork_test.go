@@ -375,3 +375,26 @@ func TestAnEnableDoesNotWaitForAWorkerThatIsAway(t *testing.T) {
 	}
 	w.as(7, identity.User).stands(path, map[string]any{"state": "completed", "changed": 250})
 }
+
+func TestABatchHoldsNoOperationButItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.connectors(3)
+	me := w.as(7, identity.User)
+	for range 5 { // two are at work, and the others wait for them
+		me.begins("disable", nil)
+	}
+	w.exec(`UPDATE operations SET state = 'running', next_at = clock_timestamp() WHERE id IN (SELECT id FROM operations ORDER BY id LIMIT 2)`)
+	w.exec(`UPDATE operations SET next_at = clock_timestamp() - interval '1 minute' WHERE state = 'waiting'`)
+	other, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close(t.Context()) })
+	for range 5 {
+		tx, err := other.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), `SELECT FROM api.take_batch()`)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, one[int](w, `SELECT count(*) FROM (SELECT FROM operations FOR UPDATE SKIP LOCKED) free`), 4)
+		require.NoError(t, tx.Commit(t.Context()))
+	}
+}

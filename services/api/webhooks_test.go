@@ -332,19 +332,16 @@ func TestWhatWasSentAndNotWrittenIsSentAgainUnderItsId(t *testing.T) {
 	h := w.mine().hook(map[string]any{"url": r.URL})
 	w.is(id, "ERROR")
 	w.look()
-	ctx, die := w.begun()
-	r.answers(func(_ http.ResponseWriter, q *http.Request) {
-		die() // the sender dies while its request is answered
-		<-q.Context().Done()
-	})
+	w.exec(`CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'its sender is dead'; END $$;
+		CREATE TRIGGER die BEFORE UPDATE ON webhook_turns FOR EACH ROW WHEN (NEW.sending_until < OLD.sending_until) EXECUTE FUNCTION die()`)
 	w.hurry()
-	require.NoError(t, w.service.Send(ctx))
+	require.NoError(t, w.service.Send(t.Context()))
 	w.service.Wait()
+	w.exec(`DROP TRIGGER die ON webhook_turns`)
 	first := r.took()
 	require.Len(t, first, 1)
 	require.Equal(t, "pending", h.deliveries()[0]["state"])
 	require.EqualValues(t, 0, h.deliveries()[0]["tries"])
-	r.answers(nil)
 	other := w.teller(w.key, "127.0.0.0/8")
 	require.NoError(t, other.Send(t.Context()))
 	other.Wait()

@@ -71,6 +71,9 @@ ORDER BY connector_id LIMIT @page::integer;
 -- No row: there is none that the viewer sees.
 SELECT c.cancelled::boolean AS cancelled FROM (SELECT api.cancel_operation(@id::integer) AS cancelled) c WHERE c.cancelled IS NOT NULL;
 
+-- name: PutOffOperations :exec
+SELECT api.put_off_operations();
+
 -- name: TakeBatch :one
 -- No row: there is nothing to do now.
 SELECT b.operation::integer AS operation, b.batch::integer AS batch, b.action::text AS action, b.filter::jsonb AS filter, b.connectors::integer[] AS connectors, b.tries::integer AS tries,

@@ -66,16 +66,23 @@ FROM api.look_webhook(@id::integer, @every::interval, @page::integer) l;
 -- name: TellWebhook :exec
 SELECT api.tell_webhook(@id::integer, @connectors::integer[], @states::text[], @message_ids::text[], @types::text[], @bodies::text[]);
 
+-- name: NextSend :one
+-- 0: it is nobody's turn.
+SELECT coalesce(api.next_send(), 0)::integer AS id;
+
+-- name: PostponeSend :exec
+SELECT api.postpone_send(@id::integer, @every::interval);
+
 -- name: ClaimWebhook :many
 -- The first row is the webhook, the others are its deliveries.
 SELECT c.webhook_id::integer AS webhook_id, coalesce(c.url, '')::text AS url, coalesce(c.secret, '')::text AS secret, coalesce(c.old_secret, '')::text AS old_secret,
     coalesce(c.failed_turns, 0)::integer AS failed_turns, coalesce(c.delivery_id, 0)::bigint AS delivery_id, coalesce(c.message_id, '')::text AS message_id,
     coalesce(c.body, '')::text AS body, coalesce(c.tries, 0)::integer AS tries
-FROM api.claim_webhook(@lease::interval, @most::integer) c;
+FROM api.claim_webhook(@id::integer, @sender::uuid, @lease::interval, @most::integer) c;
 
 -- name: NoteDeliveries :one
 -- Why the webhook is switched off now; empty: it is not.
-SELECT coalesce(api.note_deliveries(@id::integer, @deliveries::bigint[], @tries::integer[], @delivered::boolean[], @retries::double precision[], @statuses::integer[], @errors::text[],
+SELECT coalesce(api.note_deliveries(@id::integer, @sender::uuid, @deliveries::bigint[], @tries::integer[], @delivered::boolean[], @retries::double precision[], @statuses::integer[], @errors::text[],
     @rest::interval, @gone::boolean, @ours::boolean, @most_failing::interval), '')::text AS disabled;
 
 -- name: KeepWebhooks :one

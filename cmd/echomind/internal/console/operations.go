@@ -73,25 +73,15 @@ func operationsList(f *finder) *cobra.Command {
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		p := client.OperationsListParams{PageSize: new(int32(pageSize))}
-		found, err := onServer(f, func(r *remote) ([]client.Operation, error) {
-			all, err := readPages(c.Context(), "operations", func(token *string) ([]byte, error) {
+		var p client.OperationsListParams
+		return serverList[client.Operation]{
+			field: "operations", size: &p.PageSize, print: printOperations,
+			ask: func(r *remote, token *string) (bodied, error) {
 				p.PageToken = token
-				answer, err := r.api.OperationsListWithResponse(c.Context(), &p)
-				if err != nil {
-					return nil, err
-				}
-				return answer.Body, nil
-			}, never[client.Operation])
-			if err != nil {
-				return nil, fmt.Errorf("list the operations: %w", err)
-			}
-			return append([]client.Operation{}, all...), nil
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printOperations(w, found) })
+				return r.api.OperationsListWithResponse(c.Context(), &p)
+			},
+			refused: func(err error) error { return fmt.Errorf("list the operations: %w", err) },
+		}.show(c, f, out)
 	}
 	return c
 }
@@ -149,11 +139,7 @@ func operationsShow(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o, err := onServer(f, func(r *remote) (client.Operation, error) { return r.operation(c.Context(), id) })
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), o, func(w io.Writer) error { return printOperation(w, o) })
+		return doAndShow(c, f, out, func(r *remote) (client.Operation, error) { return r.operation(c.Context(), id) }, printOperation)
 	}
 	return c
 }
@@ -193,45 +179,35 @@ not change any more; those that stood so already are not among them.`,
 		Example: "  echomind operations results 5\n  echomind operations results 5 --result failed -o json", Args: oneOperation,
 	}
 	result := c.Flags().String("result", "", "only those with this result: skipped or failed")
-	limit := c.Flags().Int("limit", 100, "how many")
+	limit := limitFlag(c, 100, "how many")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := operationID(args[0])
+		if err == nil {
+			err = checkLimit(*limit, maxResults)
+		}
 		switch {
 		case err != nil:
 			return err
-		case *limit < 1 || *limit > maxResults:
-			return usagef("--limit %d: must be 1 to %d", *limit, maxResults)
 		case c.Flags().Changed("result") && !slices.Contains([]string{"skipped", "failed"}, *result):
 			return usagef("--result %q: must be skipped or failed", clip(*result, 40))
 		}
-		p := client.OperationsResultsParams{Result: (*client.OperationsResultsParamsResult)(textOr(*result)), PageSize: new(int32(min(*limit+1, pageSize)))}
-		found, err := onServer(f, func(r *remote) ([]client.OperationResult, error) {
-			read := 0
-			all, err := readPages(c.Context(), "results", func(token *string) ([]byte, error) {
+		p := client.OperationsResultsParams{Result: (*client.OperationsResultsParamsResult)(textOr(*result))}
+		return serverList[client.OperationResult]{
+			field: "results", limit: *limit, most: maxResults, size: &p.PageSize, print: printResults,
+			ask: func(r *remote, token *string) (bodied, error) {
 				p.PageToken = token
-				answer, err := r.api.OperationsResultsWithResponse(c.Context(), id, &p)
-				if err != nil {
-					return nil, err
-				}
-				return answer.Body, nil
-			}, func(client.OperationResult) bool { read++; return read > *limit })
-			if err != nil {
-				return nil, refusedAs(err, fmt.Sprintf("read the results of operation %d", id), noOperation(id))
-			}
-			return append([]client.OperationResult{}, all...), nil
-		})
-		if err != nil {
-			return err
-		}
-		more := len(found) > *limit
-		found = found[:min(len(found), *limit)]
-		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printResults(w, found, more) })
+				return r.api.OperationsResultsWithResponse(c.Context(), id, &p)
+			},
+			refused: func(err error) error {
+				return refusedAs(err, fmt.Sprintf("read the results of operation %d", id), noOperation(id))
+			},
+		}.show(c, f, out)
 	}
 	return c
 }
 
-func printResults(w io.Writer, found []client.OperationResult, more bool) error {
+func printResults(w io.Writer, found []client.OperationResult) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no connector was left out, or failed")
 		return err
@@ -240,11 +216,7 @@ func printResults(w io.Writer, found []client.OperationResult, more bool) error 
 	for i, r := range found {
 		rows[i] = []string{numberAndName(r.ConnectorID, r.Name), string(r.Result), clock.At(r.At, now), clip(r.Reason, 120)}
 	}
-	err := table(w, []string{"CONNECTOR", "RESULT", "AT", "WHY"}, rows)
-	if err == nil && more {
-		_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), maxResults))
-	}
-	return err
+	return table(w, []string{"CONNECTOR", "RESULT", "AT", "WHY"}, rows)
 }
 
 func operationsCancel(f *finder) *cobra.Command {
@@ -258,17 +230,13 @@ func operationsCancel(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o, err := onServer(f, func(r *remote) (none client.Operation, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Operation, _ error) {
 			answer, err := r.api.OperationsCancelWithResponse(c.Context(), id, &client.OperationsCancelParams{}, note.on)
 			if err != nil {
 				return none, refusedAs(err, fmt.Sprintf("cancel operation %d", id), noOperation(id))
 			}
 			return r.operationOf(answer.Body, id)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), o, func(w io.Writer) error {
+		}, func(w io.Writer, o client.Operation) error {
 			_, err := fmt.Fprintf(w, "operation %d is %s; done: %s\n", o.ID, o.State, saysDone(o))
 			return err
 		})

@@ -50,30 +50,20 @@ func webhooksList(f *finder) *cobra.Command {
 	user := c.Flags().Int32("user", 0, "only those of this user, by their `number`")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		p := client.WebhooksListParams{PageSize: new(int32(pageSize))}
+		var p client.WebhooksListParams
 		if c.Flags().Changed("user") {
 			if p.UserID = user; *user < 1 {
 				return usagef("--user %d: must be a user's number, 1 or more", *user)
 			}
 		}
-		found, err := onServer(f, func(r *remote) ([]client.Webhook, error) {
-			all, err := readPages(c.Context(), "webhooks", func(token *string) ([]byte, error) {
+		return serverList[client.Webhook]{
+			field: "webhooks", size: &p.PageSize, print: func(w io.Writer, found []client.Webhook) error { return printWebhooks(w, *out, found) },
+			ask: func(r *remote, token *string) (bodied, error) {
 				p.PageToken = token
-				answer, err := r.api.WebhooksListWithResponse(c.Context(), &p)
-				if err != nil {
-					return nil, err
-				}
-				return answer.Body, nil
-			}, never[client.Webhook])
-			if err != nil {
-				return nil, fmt.Errorf("list the webhooks: %w", err)
-			}
-			return append([]client.Webhook{}, all...), nil
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printWebhooks(w, *out, found) })
+				return r.api.WebhooksListWithResponse(c.Context(), &p)
+			},
+			refused: func(err error) error { return fmt.Errorf("list the webhooks: %w", err) },
+		}.show(c, f, out)
 	}
 	return c
 }
@@ -139,14 +129,10 @@ func webhooksShow(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := onServer(f, func(r *remote) (client.Webhook, error) {
+		return doAndShow(c, f, out, func(r *remote) (client.Webhook, error) {
 			h, _, err := r.webhook(c.Context(), id)
 			return h, err
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printWebhook(w, found) })
+		}, printWebhook)
 	}
 	return c
 }

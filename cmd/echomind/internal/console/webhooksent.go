@@ -31,17 +31,13 @@ func webhooksTest(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		made, err := onServer(f, func(r *remote) (none client.Delivery, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Delivery, _ error) {
 			answer, err := r.api.WebhooksTestWithResponse(c.Context(), id, &client.WebhooksTestParams{}, note.on)
 			if err != nil {
 				return none, refusedAs(err, fmt.Sprintf("test webhook %d", id), noWebhook(id))
 			}
 			return r.delivery(answer.Body, id)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), made, func(w io.Writer) error { return saysSent(w, made) })
+		}, saysSent)
 	}
 	return c
 }
@@ -67,45 +63,35 @@ States: pending; delivered; failed, its last try is over; dropped, it is not sen
 		Example: "  echomind webhooks deliveries 3\n  echomind webhooks deliveries 3 --state failed -o json", Args: oneWebhook,
 	}
 	state := c.Flags().String("state", "", "only those with this state: "+strings.Join(deliveryStates, ", "))
-	limit := c.Flags().Int("limit", 20, "how many, the latest first")
+	limit := limitFlag(c, 20, "how many, the latest first")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		id, err := webhookID(args[0])
+		if err == nil {
+			err = checkLimit(*limit, maxDeliveries)
+		}
 		switch {
 		case err != nil:
 			return err
-		case *limit < 1 || *limit > maxDeliveries:
-			return usagef("--limit %d: must be 1 to %d", *limit, maxDeliveries)
 		case c.Flags().Changed("state") && !slices.Contains(deliveryStates, *state):
 			return usagef("--state %q: must be of %s", clip(*state, 40), strings.Join(deliveryStates, ", "))
 		}
-		p := client.WebhooksDeliveriesListParams{State: (*client.WebhooksDeliveriesListParamsState)(textOr(*state)), PageSize: new(int32(min(*limit+1, pageSize)))}
-		found, err := onServer(f, func(r *remote) ([]client.Delivery, error) {
-			read := 0
-			all, err := readPages(c.Context(), "deliveries", func(token *string) ([]byte, error) {
+		p := client.WebhooksDeliveriesListParams{State: (*client.WebhooksDeliveriesListParamsState)(textOr(*state))}
+		return serverList[client.Delivery]{
+			field: "deliveries", limit: *limit, most: maxDeliveries, size: &p.PageSize, print: printDeliveries,
+			ask: func(r *remote, token *string) (bodied, error) {
 				p.PageToken = token
-				answer, err := r.api.WebhooksDeliveriesListWithResponse(c.Context(), id, &p)
-				if err != nil {
-					return nil, err
-				}
-				return answer.Body, nil
-			}, func(client.Delivery) bool { read++; return read > *limit })
-			if err != nil {
-				return nil, refusedAs(err, fmt.Sprintf("list what webhook %d was sent", id), noWebhook(id))
-			}
-			return append([]client.Delivery{}, all...), nil
-		})
-		if err != nil {
-			return err
-		}
-		more := len(found) > *limit
-		found = found[:min(len(found), *limit)]
-		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printDeliveries(w, found, more) })
+				return r.api.WebhooksDeliveriesListWithResponse(c.Context(), id, &p)
+			},
+			refused: func(err error) error {
+				return refusedAs(err, fmt.Sprintf("list what webhook %d was sent", id), noWebhook(id))
+			},
+		}.show(c, f, out)
 	}
 	return c
 }
 
-func printDeliveries(w io.Writer, found []client.Delivery, more bool) error {
+func printDeliveries(w io.Writer, found []client.Delivery) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no deliveries")
 		return err
@@ -121,11 +107,7 @@ func printDeliveries(w io.Writer, found []client.Delivery, more bool) error {
 			clock.Optional(d.LastTryAt, now), clock.Optional(d.NextAt, now), clip(answered, 80),
 		}
 	}
-	err := table(w, []string{"ID", "MADE", "TYPE", "CONNECTOR", "STATE", "TRIES", "LAST TRY", "NEXT TRY", "ANSWER"}, rows)
-	if err == nil && more {
-		_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), maxDeliveries))
-	}
-	return err
+	return table(w, []string{"ID", "MADE", "TYPE", "CONNECTOR", "STATE", "TRIES", "LAST TRY", "NEXT TRY", "ANSWER"}, rows)
 }
 
 func webhooksReplay(f *finder) *cobra.Command {
@@ -146,18 +128,14 @@ func webhooksReplay(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		sent, err := onServer(f, func(r *remote) (none client.Delivery, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Delivery, _ error) {
 			answer, err := r.api.WebhooksDeliveriesReplayWithResponse(c.Context(), id, strconv.FormatInt(delivery, 10), &client.WebhooksDeliveriesReplayParams{}, note.on)
 			if err != nil {
 				return none, refusedAs(err, fmt.Sprintf("replay delivery %d", delivery),
 					fmt.Errorf("webhook %d has no delivery %d; `echomind webhooks deliveries %[1]d` shows those there are", id, delivery))
 			}
 			return r.delivery(answer.Body, id)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), sent, func(w io.Writer) error { return saysSent(w, sent) })
+		}, saysSent)
 	}
 	return c
 }

@@ -30,7 +30,7 @@ It is told of what you see. URLs begin with https://; the operator lists address
 		if err := given.check(); err != nil {
 			return err
 		}
-		added, err := onServer(f, func(r *remote) (none client.Webhook, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Webhook, _ error) {
 			fields, err := given.fields(c, r)
 			if err != nil {
 				return none, err
@@ -44,11 +44,7 @@ It is told of what you see. URLs begin with https://; the operator lists address
 				return none, refusedWebhook("add the webhook", 0, err)
 			}
 			return r.webhookOf(answer.Body, 0)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), added, func(w io.Writer) error {
+		}, func(w io.Writer, added client.Webhook) error {
 			_, err := fmt.Fprintf(w, "webhook %d is added; its secret, which is shown this once: %s\n`echomind webhooks test %[1]d` sends it a message\n", added.ID, printable(orDash(added.Secret)))
 			return err
 		})
@@ -74,7 +70,7 @@ not well then.`,
 		if err != nil {
 			return err
 		}
-		updated, err := onServer(f, func(r *remote) (none client.Webhook, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Webhook, _ error) {
 			fields, err := given.fields(c, r)
 			if err != nil {
 				return none, err
@@ -91,11 +87,7 @@ not well then.`,
 				return none, refusedWebhook("change the webhook", id, err)
 			}
 			return r.webhookOf(answer.Body, id)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), updated, func(w io.Writer) error {
+		}, func(w io.Writer, updated client.Webhook) error {
 			_, err := fmt.Fprintf(w, "webhook %d is changed\n", updated.ID)
 			return err
 		})
@@ -125,7 +117,7 @@ func webhooksDelete(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := onServer(f, func(r *remote) (done deletedWebhook, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (done deletedWebhook, _ error) {
 			version := "*"
 			if !*yes {
 				h, shown, err := r.webhook(c.Context(), id)
@@ -142,11 +134,7 @@ func webhooksDelete(f *finder) *cobra.Command {
 				return done, refusedAs(err, fmt.Sprintf("delete webhook %d", id), noWebhook(id))
 			}
 			return deletedWebhook{id, true}, r.is(answer.StatusCode() == http.StatusNoContent)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), done, func(w io.Writer) error {
+		}, func(w io.Writer, done deletedWebhook) error {
 			_, err := fmt.Fprintf(w, "webhook %d is deleted\n", done.ID)
 			return err
 		})
@@ -166,17 +154,13 @@ func webhooksSecret(f *finder) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		changed, err := onServer(f, func(r *remote) (none client.Webhook, _ error) {
+		return doAndShow(c, f, out, func(r *remote) (none client.Webhook, _ error) {
 			answer, err := r.api.WebhooksSecretRotateWithResponse(c.Context(), id, &client.WebhooksSecretRotateParams{}, note.on)
 			if err != nil {
 				return none, refusedAs(err, fmt.Sprintf("give webhook %d another secret", id), noWebhook(id))
 			}
 			return r.webhookOf(answer.Body, id)
-		})
-		if err != nil {
-			return err
-		}
-		return out.show(c.OutOrStdout(), changed, func(w io.Writer) error {
+		}, func(w io.Writer, changed client.Webhook) error {
 			_, err := fmt.Fprintln(w, printable(orDash(changed.Secret)))
 			return err
 		})

@@ -446,6 +446,15 @@ func (q *Queries) PutOffBatch(ctx context.Context, arg PutOffBatchParams) error 
 	return err
 }
 
+const putOffOperations = `-- name: PutOffOperations :exec
+SELECT api.put_off_operations()
+`
+
+func (q *Queries) PutOffOperations(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, putOffOperations)
+	return err
+}
+
 const standingOf = `-- name: StandingOf :many
 SELECT id, may_change,
     coalesce(($1::text IS NULL OR type = $1)

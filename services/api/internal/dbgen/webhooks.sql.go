@@ -8,6 +8,8 @@ package dbgen
 import (
 	"context"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const addWebhook = `-- name: AddWebhook :exec
@@ -70,12 +72,14 @@ const claimWebhook = `-- name: ClaimWebhook :many
 SELECT c.webhook_id::integer AS webhook_id, coalesce(c.url, '')::text AS url, coalesce(c.secret, '')::text AS secret, coalesce(c.old_secret, '')::text AS old_secret,
     coalesce(c.failed_turns, 0)::integer AS failed_turns, coalesce(c.delivery_id, 0)::bigint AS delivery_id, coalesce(c.message_id, '')::text AS message_id,
     coalesce(c.body, '')::text AS body, coalesce(c.tries, 0)::integer AS tries
-FROM api.claim_webhook($1::interval, $2::integer) c
+FROM api.claim_webhook($1::integer, $2::uuid, $3::interval, $4::integer) c
 `
 
 type ClaimWebhookParams struct {
-	Lease time.Duration
-	Most  int32
+	ID     int32
+	Sender uuid.UUID
+	Lease  time.Duration
+	Most   int32
 }
 
 type ClaimWebhookRow struct {
@@ -92,7 +96,12 @@ type ClaimWebhookRow struct {
 
 // The first row is the webhook, the others are its deliveries.
 func (q *Queries) ClaimWebhook(ctx context.Context, arg ClaimWebhookParams) ([]ClaimWebhookRow, error) {
-	rows, err := q.db.Query(ctx, claimWebhook, arg.Lease, arg.Most)
+	rows, err := q.db.Query(ctx, claimWebhook,
+		arg.ID,
+		arg.Sender,
+		arg.Lease,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -412,6 +421,18 @@ func (q *Queries) NextLook(ctx context.Context) (int32, error) {
 	return id, err
 }
 
+const nextSend = `-- name: NextSend :one
+SELECT coalesce(api.next_send(), 0)::integer AS id
+`
+
+// 0: it is nobody's turn.
+func (q *Queries) NextSend(ctx context.Context) (int32, error) {
+	row := q.db.QueryRow(ctx, nextSend)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const nextWebhook = `-- name: NextWebhook :one
 SELECT nextval('webhooks_id_seq')::integer AS id
 `
@@ -424,12 +445,13 @@ func (q *Queries) NextWebhook(ctx context.Context) (int32, error) {
 }
 
 const noteDeliveries = `-- name: NoteDeliveries :one
-SELECT coalesce(api.note_deliveries($1::integer, $2::bigint[], $3::integer[], $4::boolean[], $5::double precision[], $6::integer[], $7::text[],
-    $8::interval, $9::boolean, $10::boolean, $11::interval), '')::text AS disabled
+SELECT coalesce(api.note_deliveries($1::integer, $2::uuid, $3::bigint[], $4::integer[], $5::boolean[], $6::double precision[], $7::integer[], $8::text[],
+    $9::interval, $10::boolean, $11::boolean, $12::interval), '')::text AS disabled
 `
 
 type NoteDeliveriesParams struct {
 	ID          int32
+	Sender      uuid.UUID
 	Deliveries  []int64
 	Tries       []int32
 	Delivered   []bool
@@ -446,6 +468,7 @@ type NoteDeliveriesParams struct {
 func (q *Queries) NoteDeliveries(ctx context.Context, arg NoteDeliveriesParams) (string, error) {
 	row := q.db.QueryRow(ctx, noteDeliveries,
 		arg.ID,
+		arg.Sender,
 		arg.Deliveries,
 		arg.Tries,
 		arg.Delivered,
@@ -489,6 +512,20 @@ type PostponeLookParams struct {
 
 func (q *Queries) PostponeLook(ctx context.Context, arg PostponeLookParams) error {
 	_, err := q.db.Exec(ctx, postponeLook, arg.ID, arg.Every)
+	return err
+}
+
+const postponeSend = `-- name: PostponeSend :exec
+SELECT api.postpone_send($1::integer, $2::interval)
+`
+
+type PostponeSendParams struct {
+	ID    int32
+	Every time.Duration
+}
+
+func (q *Queries) PostponeSend(ctx context.Context, arg PostponeSendParams) error {
+	_, err := q.db.Exec(ctx, postponeSend, arg.ID, arg.Every)
 	return err
 }
 

@@ -59,10 +59,10 @@ type keyLimit struct {
 
 // limits are those of owners and of keys, as far as whom a page is for sees them.
 type limits struct {
-	Limits     []limit
-	MoreLimits bool
-	Keys       []keyLimit
-	MoreKeys   bool
+	Limits                  []limit
+	LimitsNext, LimitsFirst string
+	Keys                    []keyLimit
+	KeysNext, KeysFirst     string
 	// MayLimit says whether forms are shown: empty ones, or those of what the address names.
 	MayLimit    bool
 	Owner       *limit
@@ -75,9 +75,6 @@ type limits struct {
 // limitField is one of a form.
 type limitField struct{ Name, Label, Value string }
 
-// shownLimits is how many limits a page shows.
-const shownLimits = 100
-
 // limits asks for them.
 func (q *request) limits() (all limits, err error) {
 	var owners struct {
@@ -88,16 +85,18 @@ func (q *request) limits() (all limits, err error) {
 		Limits []keyLimit `json:"limits"`
 		Next   *string    `json:"next_page_token"`
 	}
-	asked := url.Values{"page_size": {strconv.Itoa(shownLimits)}}
-	if err := q.get("/limits", asked, &owners); err != nil {
+	ownersAsked, keysAsked := q.placed("limits"), q.placed("keys")
+	if err := q.get("/limits", ownersAsked, &owners); err != nil {
 		return all, err
 	}
 	if q.who.Admin() {
-		if err := q.get("/limits/keys", asked, &keys); err != nil {
+		if err := q.get("/limits/keys", keysAsked, &keys); err != nil {
 			return all, err
 		}
 	}
-	all = limits{Limits: owners.Limits, MoreLimits: owners.Next != nil, Keys: keys.Limits, MoreKeys: keys.Next != nil, MayLimit: q.who.Superadmin() && q.who.Administers}
+	all = limits{Limits: owners.Limits, Keys: keys.Limits, MayLimit: q.who.Superadmin() && q.who.Administers}
+	all.LimitsNext, all.LimitsFirst = q.aroundOf("limits", ownersAsked, owners.Next)
+	all.KeysNext, all.KeysFirst = q.aroundOf("keys", keysAsked, keys.Next)
 	if owner := q.URL.Query().Get("owner"); all.MayLimit && owner != "" {
 		if all.OwnerTag, err = q.versioned("/limits/"+url.PathEscape(owner), &all.Owner); err != nil {
 			return all, err

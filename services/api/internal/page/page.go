@@ -211,13 +211,19 @@ func (q *request) get(path string, query url.Values, into any) error {
 
 // listed is how a page of a list is asked for, by what the address says: its place, and filters.
 func (q *request) listed(filters ...string) url.Values {
-	asked := url.Values{"page_size": {"50"}}
+	asked := q.placed("page")
 	for _, name := range filters {
 		if value := q.URL.Query().Get(name); value != "" {
 			asked.Set(name, value)
 		}
 	}
-	if place := q.URL.Query().Get("page"); place != "" {
+	return asked
+}
+
+// placed asks for 50 of a list from the place that the address has under a name.
+func (q *request) placed(name string) url.Values {
+	asked := url.Values{"page_size": {"50"}}
+	if place := q.URL.Query().Get(name); place != "" {
 		asked.Set("page_token", place)
 	}
 	return asked
@@ -225,14 +231,22 @@ func (q *request) listed(filters ...string) url.Values {
 
 // around are the addresses of the next page and of the first; empty where there is none, or it is this one.
 func (q *request) around(asked url.Values, token *string) (next, first string) {
+	return q.aroundOf("page", asked, token)
+}
+
+// aroundOf is around for a list whose place the address has under a name of its own: there is more than one on its page.
+func (q *request) aroundOf(name string, asked url.Values, token *string) (next, first string) {
 	if token != nil {
-		next = q.with("page", *token)
+		next = q.with(name, *token)
 	}
 	if asked.Get("page_token") != "" {
-		first = q.with("page", "")
+		first = q.with(name, "")
 	}
 	return next, first
 }
+
+// places are the names of what an address says of where lists begin.
+var places = []string{"page", "limits", "keys"}
 
 // events has a page that is open be told when to show itself anew.
 func (p *pages) events(q *request) error {

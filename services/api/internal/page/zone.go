@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (q *request) zones() []choice {
 func (q *request) with(name, value string) string {
 	values := q.URL.Query()
 	values.Del("said")
-	if name != "page" && name != "zone" {
+	if name != "zone" && !slices.Contains(places, name) {
 		values.Del("page")
 	}
 	if values.Set(name, value); value == "" {

@@ -20,7 +20,7 @@ const (
 	mostMessage = 1000
 )
 
-// Look notes which connectors are not well, and compares that with what each webhook was told whose turn it is. Where the turns of webhooks have no end, what is not well
+// Look notes which connectors are not well, and compares that with what each webhook was told whose turn it is: those that may have something to tell, and now and then each. Where the turns of webhooks have no end, what is not well
 // is noted again between them.
 func (s *Service) Look(ctx context.Context) error {
 	for found := true; found; {
@@ -70,7 +70,7 @@ func (s *Service) lookAtNext(ctx context.Context) (found bool, err error) {
 }
 
 func (s *Service) lookAt(ctx context.Context, q *dbgen.Queries, id int32) error {
-	rows, err := q.LookWebhook(ctx, dbgen.LookWebhookParams{ID: id, Every: lookEvery, Page: pageTold})
+	rows, err := q.LookWebhook(ctx, dbgen.LookWebhookParams{ID: id, Every: reviewEvery, Page: pageTold})
 	if err != nil || len(rows) == 0 {
 		return err
 	}

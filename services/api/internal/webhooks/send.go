@@ -2,11 +2,13 @@ package webhooks
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/echomind/sync/internal/caught"
+	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 )
 
@@ -16,15 +18,19 @@ const (
 	mostOfOne    = 4
 	// lease is how long a webhook is one sender's: longer than its requests, and what is written of them, may take.
 	lease = 2 * time.Minute
-	// writeTimeout bounds how long a sender that is stopped has to write what has come of what it sent.
+	// writeTimeout bounds how long a sender that is stopped has to write what has come of what it sent, and to give its webhook back.
 	writeTimeout = 3 * time.Second
+	// postponed is how long a webhook is left alone that could not be claimed.
+	postponed = 15 * time.Second
 	// unopened is how long a webhook is left alone whose secret does not open.
 	unopened = 10 * time.Minute
 )
 
 // claim is a webhook that is sent to, and what it is sent.
 type claim struct {
-	id          int32
+	id int32
+	// sender names this claim: it counts until there is another of the webhook.
+	sender      uuid.UUID
 	url         string
 	secrets     []string
 	failedTurns int32
@@ -39,13 +45,16 @@ func (s *Service) Send(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		c, err := s.claim(ctx)
-		if err != nil || c == nil {
+		c, found, err := s.claimNext(ctx)
+		if c == nil {
 			<-s.turns
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return nil
+			case err != nil || !found:
+				return err
 			}
-			return err
+			continue
 		}
 		s.sending.Go(func() {
 			defer func() { <-s.turns }()
@@ -59,22 +68,39 @@ func (s *Service) Send(ctx context.Context) error {
 // Wait returns once everything is sent that was begun.
 func (s *Service) Wait() { s.sending.Wait() }
 
-// claim takes one webhook that has something to send; nil: there is none.
-func (s *Service) claim(ctx context.Context) (c *claim, err error) {
-	err = s.in(ctx, "webhooks.claim", func(ctx context.Context, q *dbgen.Queries) error {
-		c = nil
-		rows, err := q.ClaimWebhook(ctx, dbgen.ClaimWebhookParams{Lease: lease, Most: mostOfOne})
-		if err != nil || len(rows) == 0 {
+// claimNext claims the webhook whose turn it is. found says whether there was one. One that cannot be claimed is sent to later, and others go on.
+func (s *Service) claimNext(ctx context.Context) (c *claim, found bool, err error) {
+	var id int32
+	err = s.in(ctx, "webhooks.claim", func(ctx context.Context, q *dbgen.Queries) (err error) {
+		c, id = nil, 0
+		if id, err = q.NextSend(ctx); err != nil || id == 0 {
 			return err
 		}
-		first := rows[0]
-		c = &claim{id: first.WebhookID, url: first.Url, secrets: []string{first.Secret}, failedTurns: first.FailedTurns, deliveries: rows[1:]}
-		if first.OldSecret != "" {
-			c.secrets = append(c.secrets, first.OldSecret)
-		}
-		return nil
+		c, err = claimed(ctx, q, id)
+		return err
 	})
-	return c, err
+	if err == nil || id == 0 || ctx.Err() != nil {
+		return c, id != 0, err
+	}
+	s.log.Warn("a webhook is sent to later: it could not be claimed", "webhook", id, "err", err)
+	return nil, true, s.in(ctx, "webhooks.postpone_send", func(ctx context.Context, q *dbgen.Queries) error {
+		return q.PostponeSend(ctx, dbgen.PostponeSendParams{ID: id, Every: postponed})
+	})
+}
+
+// claimed claims a webhook that the transaction holds; nil: it is not to be sent to.
+func claimed(ctx context.Context, q *dbgen.Queries, id int32) (*claim, error) {
+	sender := uuid.New()
+	rows, err := q.ClaimWebhook(ctx, dbgen.ClaimWebhookParams{ID: id, Sender: sender, Lease: lease, Most: mostOfOne})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	first := rows[0]
+	c := &claim{id: first.WebhookID, sender: sender, url: first.Url, secrets: []string{first.Secret}, failedTurns: first.FailedTurns, deliveries: rows[1:]}
+	if first.OldSecret != "" {
+		c.secrets = append(c.secrets, first.OldSecret)
+	}
+	return c, nil
 }
 
 // outcome is what has come of one request.
@@ -112,10 +138,12 @@ func (s *Service) turn(ctx context.Context, c *claim) error {
 		}
 		sent.Wait()
 	}
-	if len(outcomes) > 0 && !slices.ContainsFunc(outcomes, func(o outcome) bool { return !o.isCutOff }) {
-		return nil // they are sent again once the lease is over
+	came := s.cameOf(c, outcomes)
+	if err := s.note(ctx, came); err == nil || ctx.Err() == nil {
+		return err
 	}
-	return s.note(ctx, c, outcomes)
+	// Where all is cut off the webhook is given back: nobody waits for the lease to end.
+	return deadline.Do(context.WithoutCancel(ctx), "webhooks.note_stopped", writeTimeout, func(ctx context.Context) error { return s.note(ctx, came) })
 }
 
 func (s *Service) keys(c *claim) (keys [][]byte, err error) {
@@ -130,8 +158,12 @@ func (s *Service) keys(c *claim) (keys [][]byte, err error) {
 	return keys, nil
 }
 
-func (s *Service) note(ctx context.Context, c *claim, outcomes []outcome) error {
-	p := dbgen.NoteDeliveriesParams{ID: c.id, MostFailing: s.config.MostFailing, Rest: 0}
+// cameOf is what is written of a turn.
+func (s *Service) cameOf(c *claim, outcomes []outcome) dbgen.NoteDeliveriesParams {
+	p := dbgen.NoteDeliveriesParams{
+		ID: c.id, Sender: c.sender, MostFailing: s.config.MostFailing,
+		Deliveries: []int64{}, Tries: []int32{}, Delivered: []bool{}, Retries: []float64{}, Statuses: []int32{}, Errors: []string{},
+	}
 	for i, o := range outcomes {
 		if o.isCutOff { // it is due as it was
 			continue
@@ -156,15 +188,15 @@ func (s *Service) note(ctx context.Context, c *claim, outcomes []outcome) error 
 		p.Retries, p.Statuses, p.Errors = append(p.Retries, seconds), append(p.Statuses, int32(o.status)), append(p.Errors, o.text)
 		p.Rest = max(p.Rest, restAfter(c.failedTurns+1, o.asked))
 	}
-	if ctx.Err() != nil {
-		stopped, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-		defer cancel()
-		ctx = stopped
-	}
+	return p
+}
+
+// note writes what has come of a turn, and gives the webhook back. One that was claimed again meanwhile is left to its next sender.
+func (s *Service) note(ctx context.Context, p dbgen.NoteDeliveriesParams) error {
 	return s.in(ctx, "webhooks.note", func(ctx context.Context, q *dbgen.Queries) error {
 		disabled, err := q.NoteDeliveries(ctx, p)
 		if err == nil && disabled != "" {
-			s.log.Warn("a webhook is switched off, and tells no more until its owner switches it on", "webhook", c.id, "reason", disabled)
+			s.log.Warn("a webhook is switched off, and tells no more until its owner switches it on", "webhook", p.ID, "reason", disabled)
 		}
 		return err
 	})

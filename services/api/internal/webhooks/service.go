@@ -35,10 +35,12 @@ import (
 )
 
 const (
-	// lookEvery is how often what a webhook was told is compared with how connectors stand, and sendEvery how often somebody asks what is due.
+	// lookEvery is how often connectors are looked for that stand otherwise than before, and sendEvery how often somebody asks what is due.
 	lookEvery = 15 * time.Second
 	sendEvery = time.Second
-	keepEvery = time.Minute
+	// reviewEvery is about how often a webhook is looked at of which no connector stands otherwise: its owner may see others by now.
+	reviewEvery = 15 * time.Minute
+	keepEvery   = time.Minute
 	// queryTimeout bounds a transaction, statementTimeout each of its statements.
 	queryTimeout     = 10 * time.Second
 	statementTimeout = 8 * time.Second
