@@ -10,3 +10,11 @@ func Looked(text string) int {
 	pairs.pairs()
 	return users.looked + pairs.looked
 }
+
+// Named is the regular expression of a name and a separator, without regard to capitals.
+const Named = `(?i)` + named
+
+// Finds says whether a text has a name and a separator; MayFind, whether it is searched at all.
+func Finds(text string) bool { return names.MatchString(text) }
+
+func MayFind(text string) bool { return mayHavePairs(text) }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -111,11 +110,7 @@ func (u terminal) pool() *pgxpool.Pool {
 
 func (u terminal) exec(sql string, args ...any) {
 	u.t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, u.lookup.DatabaseURL)
-	require.NoError(u.t, err)
-	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, sql, args...)
+	_, err := testkit.Sessions(u.t, u.lookup.DatabaseURL).Exec(context.Background(), sql, args...)
 	require.NoError(u.t, err)
 }
 

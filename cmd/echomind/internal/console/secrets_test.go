@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 const refreshToken = "1//0g-refresh-token-of-alice"
@@ -36,10 +36,7 @@ func (u terminal) keys(keys ...string) *secret.Ring {
 // row is one value of the database as text.
 func (u terminal) row(sql string, args ...any) (text string) {
 	u.t.Helper()
-	conn, err := pgx.Connect(u.t.Context(), u.lookup.DatabaseURL)
-	require.NoError(u.t, err)
-	defer func() { _ = conn.Close(u.t.Context()) }()
-	require.NoError(u.t, conn.QueryRow(u.t.Context(), sql, args...).Scan(&text))
+	require.NoError(u.t, testkit.Sessions(u.t, u.lookup.DatabaseURL).QueryRow(u.t.Context(), sql, args...).Scan(&text))
 	return text
 }
 
