@@ -24,6 +24,8 @@ import (
 const (
 	// turnChanges and indexPage bound what one turn writes. One large document is written in several pages.
 	turnChanges, indexPage = 64, 256
+	// wholeLook is how many runs of the line are looked at between two turns: one that waits for nothing waits for no turn of others.
+	wholeLook = 1000
 	// indexLetters is how many letters of a chunk's text are searched for words: a request has 1 MiB, and a letter takes up to 8
 	// bytes of it.
 	indexLetters = 16_384
@@ -32,18 +34,29 @@ const (
 // applyChanges applies changes to the index, turn by turn, until none is left. Those of runs that are whole come before others, and such
 // a run is completed as soon as none of its own is left: no large run keeps small ones waiting. Every error that it returns is a wait.
 func (x *Index) applyChanges(ctx context.Context) error {
-	for {
-		runs, more := x.whole.take(turnChanges), false
+	began := time.Now()
+	for others := false; ; others = !others { // every second turn is for what has waited longest, whosesoever it is
+		runs, more := x.whole.take(wholeLook), false
 		waiting, err := x.completeFound(ctx, runs)
 		if err == nil {
-			more, err = x.takeTurn(ctx, waiting)
+			of := waiting[:min(turnChanges, len(waiting))]
+			if others {
+				of = nil
+			}
+			more, err = x.takeTurn(ctx, of)
 		}
-		x.whole.add(waiting...)
+		turn := min(turnChanges, len(waiting))
+		x.whole.add(waiting[turn:]...)
+		x.whole.add(waiting[:turn]...)
 		if err != nil && !errors.Is(err, errIndex) {
 			err = fmt.Errorf("%w: %w", errIndex, err)
 		}
 		if err != nil || len(runs) == 0 && !more {
 			return err
+		}
+		if time.Since(began) > deadline.Of(lookEvery) { // the next look is due, however many runs end
+			x.notify()
+			return nil
 		}
 	}
 }
@@ -54,29 +67,37 @@ func (x *Index) completeFound(ctx context.Context, runs []uuid.UUID) (waiting []
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	whole, err := deadline.Get(ctx, "semantic.runs_to_find", queryTimeout, func(ctx context.Context) ([]dbgen.RunsToFindRow, error) {
-		return x.queries.RunsToFind(ctx, dbgen.RunsToFindParams{Name: x.name, Ids: runs})
+	whole, err := deadline.Get(ctx, "semantic.runs_to_find", queryTimeout, func(ctx context.Context) (whole []dbgen.RunsToFindRow, err error) {
+		// By index: for few connectors with many changes the planner takes the whole queue to be the fastest way to the first of them,
+		// also where a connector has none.
+		bounds := postgres.Bounds{Lock: turnWait, Statement: queryTimeout, Idle: frozenAfter, ByIndex: true}
+		err = postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
+			whole, err = x.queries.WithTx(tx).RunsToFind(ctx, dbgen.RunsToFindParams{Name: x.name, Ids: runs})
+			return err
+		})
+		return whole, err
 	})
 	if err != nil {
 		return runs, err
 	}
 	var group errgroup.Group // lifecycle completes together what asks at once
+	group.SetLimit(2 * turnChanges)
+	failed := make(chan error, len(whole))
 	for _, run := range whole {
 		if !run.Found {
 			waiting = append(waiting, run.ID)
 			continue
 		}
 		group.Go(func() error {
-			err := x.complete(ctx, run.ID)
-			if err == nil || isWait(err) || ctx.Err() != nil {
-				return err
+			if err := x.complete(ctx, run.ID); err != nil {
+				failed <- fmt.Errorf("session %s: %w", run.ID, err)
 			}
-			x.log.Warn("a run could not be completed; it is tried again", "session", run.ID, "err", err)
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return runs, err
+	_ = group.Wait()
+	if n := len(failed); n > 0 && ctx.Err() == nil { // where Postgres is away the turn says so
+		x.log.Warn("runs could not be completed; they are tried again", "runs", n, "err", <-failed)
 	}
 	return waiting, nil
 }
