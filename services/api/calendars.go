@@ -134,6 +134,9 @@ func viewCalendar(ctx context.Context, found dbgen.ApiCalendar) (*OneCalendar, e
 	out.Body.All, out.Body.Coming = []CalendarEntry{}, []CalendarTime{}
 	var times *calendars.Calendar
 	if out.Body.Calendar, times = calendar(found); out.Body.Problem != nil { // outside the transaction: its rules may be many
+		if json.Unmarshal(found.Entries, &out.Body.All) != nil {
+			out.Body.All = []CalendarEntry{}
+		}
 		return out, nil
 	}
 	coming, err := times.Coming(ctx, time.Now(), shownTimes)
