@@ -230,3 +230,10 @@ func TestAStatusThroughAServerWithoutNATSSaysSo(t *testing.T) {
 	require.Contains(t, out.stdout, "SERVICE")
 	require.Equal(t, "echomind: not everything answers: see the problems above\n", out.stderr)
 }
+
+func TestStreamsAreShownByNATSURLThoughThereIsAServer(t *testing.T) {
+	u := newTerminal(t).withStreams().fromAway()
+	u.signedIn(u.token(1, identity.Superadmin))
+	t.Setenv("NATS_URL", u.lookup.NATSURL)
+	u.same("streams", "show")
+}
