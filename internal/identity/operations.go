@@ -36,6 +36,10 @@ const (
 	GetRun           Operation = "runs.get"
 	CancelRun        Operation = "runs.cancel"
 	ListTypes        Operation = "types.list"
+	PutType          Operation = "types.put"
+	ListUsers        Operation = "users.list"
+	ListLinks        Operation = "users.links.list"
+	ShowStatus       Operation = "status"
 	ListTokens       Operation = "tokens.list"
 	CreateToken      Operation = "tokens.create"
 	RevokeToken      Operation = "tokens.revoke"
@@ -148,6 +152,10 @@ var rules = map[Operation]Rule{
 	GetRun:           {Read, User, ToSee},
 	CancelRun:        {Operate, User, ToChange},
 	ListTypes:        {Read, User, Nothing},
+	PutType:          {Administer, Superadmin, Nothing},
+	ListUsers:        {Read, Superadmin, Nothing},
+	ListLinks:        {Read, Superadmin, Nothing},
+	ShowStatus:       {Read, Superadmin, Nothing},
 	ListTokens:       {Read, User, Nothing},
 	CreateToken:      {Write, User, Nothing},
 	RevokeToken:      {Write, User, Nothing},

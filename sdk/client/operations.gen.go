@@ -957,6 +957,24 @@ func (e OperationResultResult) Valid() bool {
 	}
 }
 
+// Defines values for PutTypeBodyKind.
+const (
+	PutTypeBodyKindJob    PutTypeBodyKind = "job"
+	PutTypeBodyKindSource PutTypeBodyKind = "source"
+)
+
+// Valid indicates whether the value is a known member of the PutTypeBodyKind enum.
+func (e PutTypeBodyKind) Valid() bool {
+	switch e {
+	case PutTypeBodyKindJob:
+		return true
+	case PutTypeBodyKindSource:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for StatusBodyStatus.
 const (
 	StatusBodyStatusACTIVE   StatusBodyStatus = "ACTIVE"
@@ -1037,16 +1055,16 @@ func (e TokenRole) Valid() bool {
 
 // Defines values for TypeKind.
 const (
-	Job    TypeKind = "job"
-	Source TypeKind = "source"
+	TypeKindJob    TypeKind = "job"
+	TypeKindSource TypeKind = "source"
 )
 
 // Valid indicates whether the value is a known member of the TypeKind enum.
 func (e TypeKind) Valid() bool {
 	switch e {
-	case Job:
+	case TypeKindJob:
 		return true
-	case Source:
+	case TypeKindSource:
 		return true
 	default:
 		return false
@@ -1065,6 +1083,27 @@ func (e UpstreamAccepts) Valid() bool {
 	case UpstreamAcceptsCompleted:
 		return true
 	case UpstreamAcceptsSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UserRole.
+const (
+	UserRoleAdmin      UserRole = "admin"
+	UserRoleSuperadmin UserRole = "superadmin"
+	UserRoleUser       UserRole = "user"
+)
+
+// Valid indicates whether the value is a known member of the UserRole enum.
+func (e UserRole) Valid() bool {
+	switch e {
+	case UserRoleAdmin:
+		return true
+	case UserRoleSuperadmin:
+		return true
+	case UserRoleUser:
 		return true
 	default:
 		return false
@@ -1470,6 +1509,21 @@ func (e SearchParamsScope) Valid() bool {
 	}
 }
 
+// Defines values for TypesPutParamsIfNoneMatch.
+const (
+	TypesPutParamsIfNoneMatchAsterisk TypesPutParamsIfNoneMatch = "*"
+)
+
+// Valid indicates whether the value is a known member of the TypesPutParamsIfNoneMatch enum.
+func (e TypesPutParamsIfNoneMatch) Valid() bool {
+	switch e {
+	case TypesPutParamsIfNoneMatchAsterisk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhooksDeliveriesListParamsState.
 const (
 	WebhooksDeliveriesListParamsStateDelivered WebhooksDeliveriesListParamsState = "delivered"
@@ -1516,10 +1570,17 @@ type BadgeEndedBody struct {
 // Blackout defines model for Blackout.
 type Blackout struct {
 	// Calendar The calendar that has its times.
-	Calendar string `json:"calendar"`
+	Calendar  string    `json:"calendar"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy For admins.
+	CreatedBy *string `json:"created_by"`
 
 	// ExceptConnectors Connectors that it does not hold, those that you see.
 	ExceptConnectors []int32 `json:"except_connectors"`
+
+	// Held How many connectors wait for its end, up to 10,000; null for who is no superadmin.
+	Held *int64 `json:"held"`
 
 	// Mode What becomes of slots within it: they are skipped, or wait for its end.
 	Mode BlackoutMode `json:"mode"`
@@ -1544,6 +1605,9 @@ type Blackout struct {
 	Until     *time.Time `json:"until"`
 	UpdatedAt time.Time  `json:"updated_at"`
 
+	// UpdatedBy For admins.
+	UpdatedBy *string `json:"updated_by"`
+
 	// UserID Whose connectors it holds.
 	UserID *int32 `json:"user_id"`
 }
@@ -1559,11 +1623,24 @@ type BlackoutPageBody struct {
 
 // Calendar defines model for Calendar.
 type Calendar struct {
+	// Connectors How many name it, up to 10,000; null for who is no superadmin.
+	Connectors *int64    `json:"connectors"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// CreatedBy For admins.
+	CreatedBy *string `json:"created_by"`
+
 	// Entries How many: days, spans and rules.
-	Entries   int32     `json:"entries"`
-	Name      string    `json:"name"`
+	Entries int32  `json:"entries"`
+	Name    string `json:"name"`
+
+	// Problem Why it cannot be read: schedules that name it wait until it can.
+	Problem   *string   `json:"problem"`
 	TimeZone  string    `json:"time_zone"`
 	UpdatedAt time.Time `json:"updated_at"`
+
+	// UpdatedBy For admins.
+	UpdatedBy *string `json:"updated_by"`
 
 	// Version Another after each change; a number that JavaScript would round.
 	Version string `json:"version"`
@@ -1583,8 +1660,10 @@ type CalendarEntry struct {
 
 // CalendarPageBody defines model for CalendarPageBody.
 type CalendarPageBody struct {
-	Calendars     *[]Calendar `json:"calendars"`
-	NextPageToken *string     `json:"next_page_token"`
+	Calendars *[]Calendar `json:"calendars"`
+
+	// NextPageToken Null where there are no more. A page may have fewer calendars than asked for, and a next one.
+	NextPageToken *string `json:"next_page_token"`
 }
 
 // CalendarTime defines model for CalendarTime.
@@ -1611,7 +1690,11 @@ type ChangedWebhookBodyEvents string
 
 // Condition defines model for Condition.
 type Condition struct {
-	Name string `json:"name"`
+	// Connectors How many name it, up to 10,000.
+	Connectors int64     `json:"connectors"`
+	CreatedAt  time.Time `json:"created_at"`
+	CreatedBy  *string   `json:"created_by"`
+	Name       string    `json:"name"`
 
 	// Query What it asks the database; null for who is no superadmin.
 	Query *string `json:"query"`
@@ -1619,6 +1702,7 @@ type Condition struct {
 	// TimeoutMs How long it may take for one job.
 	TimeoutMs int32     `json:"timeout_ms"`
 	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy *string   `json:"updated_by"`
 
 	// UserIds Whose jobs may name it; null = everybody's.
 	UserIds *[]int32 `json:"user_ids"`
@@ -1729,6 +1813,13 @@ type ConnectorScope string
 
 // ConnectorStatus defines model for Connector.Status.
 type ConnectorStatus string
+
+// ConnectorCount defines model for ConnectorCount.
+type ConnectorCount struct {
+	Connectors int64  `json:"connectors"`
+	Status     string `json:"status"`
+	Type       string `json:"type"`
+}
 
 // ConnectorName defines model for ConnectorName.
 type ConnectorName struct {
@@ -1981,6 +2072,8 @@ type DeliveryPageBody struct {
 
 // Document defines model for Document.
 type Document struct {
+	// AfterID What after_id of a list takes, where its name is not shown as it is and after cannot be given; null elsewhere. Lists of all connectors have none.
+	AfterID   *string `json:"after_id"`
 	Chunks    int32   `json:"chunks"`
 	Error     *string `json:"error"`
 	MediaType string  `json:"media_type"`
@@ -2034,6 +2127,17 @@ type Entry struct {
 
 // EntrySource By which way.
 type EntrySource string
+
+// EventQueue defines model for EventQueue.
+type EventQueue struct {
+	// DroppedStatus How many were ever dropped because too many waited.
+	DroppedStatus   int64      `json:"dropped_status"`
+	DroppedVerdicts int64      `json:"dropped_verdicts"`
+	OldestAt        *time.Time `json:"oldest_at"`
+
+	// Waiting At most.
+	Waiting int64 `json:"waiting"`
+}
 
 // Field defines model for Field.
 type Field struct {
@@ -2111,6 +2215,8 @@ type FilesTakenBody struct {
 
 // FoundDocument defines model for FoundDocument.
 type FoundDocument struct {
+	// AfterID What after_id of a list takes, where its name is not shown as it is and after cannot be given; null elsewhere. Lists of all connectors have none.
+	AfterID       *string `json:"after_id"`
 	Chunks        int32   `json:"chunks"`
 	ConnectorID   int32   `json:"connector_id"`
 	ConnectorName string  `json:"connector_name"`
@@ -2232,14 +2338,17 @@ type JobStatistics struct {
 
 // KeyLimit defines model for KeyLimit.
 type KeyLimit struct {
-	// Held How many runs in flight have a place, up to 1,000.
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy *string   `json:"created_by"`
+
+	// Held How many runs in flight have a place, up to 10,000.
 	Held      int32     `json:"held"`
 	Key       string    `json:"key"`
 	Most      int32     `json:"most"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by"`
 
-	// Waiting How many connectors that are due wait for one, up to 1,000.
+	// Waiting How many connectors that are due wait for one, up to 10,000.
 	Waiting int32 `json:"waiting"`
 }
 
@@ -2247,6 +2356,18 @@ type KeyLimit struct {
 type KeyLimitPageBody struct {
 	Limits        *[]KeyLimit `json:"limits"`
 	NextPageToken *string     `json:"next_page_token"`
+}
+
+// KeyWaited defines model for KeyWaited.
+type KeyWaited struct {
+	// Held Up to 10,000.
+	Held int64  `json:"held"`
+	Key  string `json:"key"`
+
+	// Limit Null where it is gone: those that wait are due at one of the next looks.
+	Limit       *int32    `json:"limit"`
+	OldestDueAt time.Time `json:"oldest_due_at"`
+	Waiting     int64     `json:"waiting"`
 }
 
 // LetterConnector defines model for LetterConnector.
@@ -2285,6 +2406,27 @@ type Limit struct {
 type LimitPageBody struct {
 	Limits        *[]Limit `json:"limits"`
 	NextPageToken *string  `json:"next_page_token"`
+}
+
+// Link defines model for Link.
+type Link struct {
+	// Issuer The address of the issuer, or header: and the name of a proxy's header.
+	Issuer string `json:"issuer"`
+
+	// MadeAt When the user was made at first sight; null: somebody has linked them.
+	MadeAt *time.Time `json:"made_at"`
+
+	// Subject What the issuer calls the person.
+	Subject string `json:"subject"`
+
+	// UserID Null: nobody any more, until somebody links them anew.
+	UserID *int32 `json:"user_id"`
+}
+
+// LinkPageBody defines model for LinkPageBody.
+type LinkPageBody struct {
+	Links         *[]Link `json:"links"`
+	NextPageToken *string `json:"next_page_token"`
 }
 
 // Lock defines model for Lock.
@@ -2504,6 +2646,13 @@ type OneCalendarBody struct {
 	// Coming The next 20 of its times, within the next twelve years; to is null where one goes on for longer.
 	Coming *[]CalendarTime `json:"coming"`
 
+	// Connectors How many name it, up to 10,000; null for who is no superadmin.
+	Connectors *int64    `json:"connectors"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// CreatedBy For admins.
+	CreatedBy *string `json:"created_by"`
+
 	// Entries How many: days, spans and rules.
 	Entries int32  `json:"entries"`
 	Name    string `json:"name"`
@@ -2512,6 +2661,9 @@ type OneCalendarBody struct {
 	Problem   *string   `json:"problem"`
 	TimeZone  string    `json:"time_zone"`
 	UpdatedAt time.Time `json:"updated_at"`
+
+	// UpdatedBy For admins.
+	UpdatedBy *string `json:"updated_by"`
 
 	// Version Another after each change; a number that JavaScript would round.
 	Version string `json:"version"`
@@ -2699,6 +2851,28 @@ type PutLimitBody struct {
 	MaxDocuments *int64 `json:"max_documents,omitempty"`
 }
 
+// PutTypeBody defines model for PutTypeBody.
+type PutTypeBody struct {
+	// ConcurrencyKeys Null = none.
+	ConcurrencyKeys *[]string `json:"concurrency_keys,omitempty"`
+
+	// DefaultRefreshMinutes Of a new connector for which nobody chose; 0 = once, null = the scheduler's default.
+	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes,omitempty"`
+
+	// Kind It stays what it is.
+	Kind PutTypeBodyKind `json:"kind"`
+
+	// MaxConcurrentSyncs How many may be in flight at once; 0 = no cap, null = the scheduler's default.
+	MaxConcurrentSyncs *int32  `json:"max_concurrent_syncs,omitempty"`
+	Provider           *string `json:"provider,omitempty"`
+
+	// System Whether its one connector is a job of the system. It stays what it is.
+	System *bool `json:"system,omitempty"`
+}
+
+// PutTypeBodyKind It stays what it is.
+type PutTypeBodyKind string
+
 // ReadCalendarBody defines model for ReadCalendarBody.
 type ReadCalendarBody struct {
 	// Entries Days, spans and rules.
@@ -2836,6 +3010,16 @@ type Searched struct {
 	Whole bool `json:"whole"`
 }
 
+// ServiceSeen defines model for ServiceSeen.
+type ServiceSeen struct {
+	Connections int64      `json:"connections"`
+	LastActive  *time.Time `json:"last_active"`
+	Name        string     `json:"name"`
+
+	// Since Null, as last_active, where the owner of the schema may not see it.
+	Since *time.Time `json:"since"`
+}
+
 // Slot defines model for Slot.
 type Slot struct {
 	Count      int64     `json:"count"`
@@ -2845,6 +3029,25 @@ type Slot struct {
 	LocalLast  string    `json:"local_last"`
 	Reason     *string   `json:"reason,omitempty"`
 	Verdict    string    `json:"verdict"`
+}
+
+// Standing defines model for Standing.
+type Standing struct {
+	Connectors []ConnectorCount `json:"connectors"`
+	Events     EventQueue       `json:"events"`
+
+	// KeysWaitedFor The concurrency keys that are waited for longest, at most 20.
+	KeysWaitedFor []KeyWaited `json:"keys_waited_for"`
+
+	// Problems What could not be asked; the rest is answered all the same.
+	Problems []string  `json:"problems"`
+	SeenAt   time.Time `json:"seen_at"`
+
+	// Services Who is connected to Postgres.
+	Services    []ServiceSeen `json:"services"`
+	Streams     []StreamDepth `json:"streams"`
+	Subscribers []Subscriber  `json:"subscribers"`
+	SystemJobs  []SystemJob   `json:"system_jobs"`
 }
 
 // StatusBody defines model for StatusBody.
@@ -2866,6 +3069,24 @@ type StatusBody struct {
 
 // StatusBodyStatus defines model for StatusBody.Status.
 type StatusBodyStatus string
+
+// StreamDepth defines model for StreamDepth.
+type StreamDepth struct {
+	Bytes    int64      `json:"bytes"`
+	Exists   bool       `json:"exists"`
+	Messages int64      `json:"messages"`
+	Name     string     `json:"name"`
+	OldestAt *time.Time `json:"oldest_at"`
+}
+
+// Subscriber defines model for Subscriber.
+type Subscriber struct {
+	Consumer       string `json:"consumer"`
+	FreeSlots      int64  `json:"free_slots"`
+	Stream         string `json:"stream"`
+	Unacknowledged int64  `json:"unacknowledged"`
+	Undelivered    int64  `json:"undelivered"`
+}
 
 // Summary defines model for Summary.
 type Summary struct {
@@ -2945,6 +3166,18 @@ type SyncRun struct {
 // SyncRunStatus running, or the verdict.
 type SyncRunStatus string
 
+// SystemJob defines model for SystemJob.
+type SystemJob struct {
+	EndedAt *time.Time              `json:"ended_at"`
+	ID      int32                   `json:"id"`
+	NextAt  *time.Time              `json:"next_at"`
+	Reason  *string                 `json:"reason"`
+	Result  *map[string]interface{} `json:"result"`
+	Status  string                  `json:"status"`
+	Type    string                  `json:"type"`
+	Verdict *string                 `json:"verdict"`
+}
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt time.Time  `json:"created_at"`
@@ -2978,12 +3211,23 @@ type TokenPageBody struct {
 
 // Type defines model for Type.
 type Type struct {
-	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
+	// ConcurrencyKeys Those that every connector of the type has; null = none.
+	ConcurrencyKeys       *[]string `json:"concurrency_keys"`
+	DefaultRefreshMinutes *int32    `json:"default_refresh_minutes"`
 
 	// Kind The runs of a source store documents, those of a job have a result.
 	Kind               TypeKind `json:"kind"`
 	MaxConcurrentSyncs *int32   `json:"max_concurrent_syncs"`
 	Name               string   `json:"name"`
+
+	// Provider Whose service its connectors ask, which blackout windows name; null = nobody has said.
+	Provider *string `json:"provider"`
+
+	// System Whether its one connector is a job of the system.
+	System bool `json:"system"`
+
+	// Version Another after each change: in quotation marks If-Match of one.
+	Version string `json:"version"`
 }
 
 // TypeKind The runs of a source store documents, those of a job have a result.
@@ -3009,6 +3253,29 @@ type Upstream struct {
 
 // UpstreamAccepts Which of its runs count; skipped: the completed ones, too.
 type UpstreamAccepts string
+
+// User defines model for User.
+type User struct {
+	// Groups Those that the user is in, up to 1,000.
+	Groups []string `json:"groups"`
+
+	// Leads Those of the groups that the user leads, up to 1,000.
+	Leads []string `json:"leads"`
+
+	// Role Null where nobody has said what it is.
+	Role   *UserRole `json:"role"`
+	UserID int32     `json:"user_id"`
+}
+
+// UserRole Null where nobody has said what it is.
+type UserRole string
+
+// UserPageBody defines model for UserPageBody.
+type UserPageBody struct {
+	// NextPageToken Null where there are no more. A page may have fewer users than asked for, and a next one.
+	NextPageToken *string `json:"next_page_token"`
+	Users         *[]User `json:"users"`
+}
 
 // Webhook defines model for Webhook.
 type Webhook struct {
@@ -3325,6 +3592,9 @@ type DocumentsListParams struct {
 	// After Only those whose names in the source come after this. A page_token goes before it.
 	After *string `form:"after,omitempty" json:"after,omitempty"`
 
+	// AfterID The same, by the after_id of a document.
+	AfterID *string `form:"after_id,omitempty" json:"after_id,omitempty"`
+
 	// PageSize How many at most.
 	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
@@ -3478,6 +3748,9 @@ type JobsListParams struct {
 	Status *JobsListParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 	Type   *string               `form:"type,omitempty" json:"type,omitempty"`
 
+	// UserID Of connectors that are this owner's now.
+	UserID *int32 `form:"user_id,omitempty" json:"user_id,omitempty"`
+
 	// Since Only those that ended then or later, and open ones.
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
@@ -3602,6 +3875,9 @@ type RunsListParams struct {
 	Status *RunsListParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 	Type   *string               `form:"type,omitempty" json:"type,omitempty"`
 
+	// UserID Of connectors that are this owner's now.
+	UserID *int32 `form:"user_id,omitempty" json:"user_id,omitempty"`
+
 	// Since Only those that ended then or later, and open ones.
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
@@ -3670,6 +3946,39 @@ type TokensCreateParams struct {
 type TokensRevokeParams struct {
 	// IdempotencyKey A name of your own for this request. Sent again within 24 hours, with the same path and body, it is not done again, and answered with what has come of it.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// TypesPutParams defines parameters for TypesPut.
+type TypesPutParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch *: only where there is none of this name.
+	IfNoneMatch *TypesPutParamsIfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// TypesPutParamsIfNoneMatch defines parameters for TypesPut.
+type TypesPutParamsIfNoneMatch string
+
+// UsersListParams defines parameters for UsersList.
+type UsersListParams struct {
+	// PageSize How many at most.
+	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The next_page_token of an earlier page, with the same filter.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// UsersLinksListParams defines parameters for UsersLinksList.
+type UsersLinksListParams struct {
+	// UserID Of this user alone.
+	UserID *int32 `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// PageSize How many at most.
+	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The next_page_token of an earlier page, with the same filter.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // WebhooksListParams defines parameters for WebhooksList.
@@ -3775,6 +4084,9 @@ type OperationsPreviewJSONRequestBody = OperationRequest
 
 // TokensCreateJSONRequestBody defines body for TokensCreate for application/json ContentType.
 type TokensCreateJSONRequestBody = NewTokenBody
+
+// TypesPutJSONRequestBody defines body for TypesPut for application/json ContentType.
+type TypesPutJSONRequestBody = PutTypeBody
 
 // WebhooksCreateJSONRequestBody defines body for WebhooksCreate for application/json ContentType.
 type WebhooksCreateJSONRequestBody = NewWebhookBody
@@ -4484,6 +4796,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/search (the `Search` operationId).
 	Search(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// Status Show what runs, and how much waits
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/status (the `Status` operationId).
+	Status(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// TokensList List your tokens
 	//
 	// Scope: read.
@@ -4522,6 +4841,38 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/types (the `TypesList` operationId).
 	TypesList(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TypesPutWithBody Add a type of connectors, or replace what is said of one
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+	TypesPutWithBody(ctx context.Context, name string, params *TypesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// TypesPut Add a type of connectors, or replace what is said of one
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+	TypesPut(ctx context.Context, name string, params *TypesPutParams, body TypesPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersList List the users whose role or groups somebody has said
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/users (the `UsersList` operationId).
+	UsersList(ctx context.Context, params *UsersListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksList List whom issuers sign in, and as which users
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
+	UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WebhooksList List your webhooks
 	//
@@ -6057,6 +6408,23 @@ func (c *Client) Search(ctx context.Context, params *SearchParams, reqEditors ..
 	return c.Client.Do(req)
 }
 
+// Status Show what runs, and how much waits
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/status (the `Status` operationId).
+func (c *Client) Status(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStatusRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // TokensList List your tokens
 //
 // Scope: read.
@@ -6136,6 +6504,78 @@ func (c *Client) TokensRevoke(ctx context.Context, id int32, params *TokensRevok
 // Corresponds with GET /api/v1/types (the `TypesList` operationId).
 func (c *Client) TypesList(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewTypesListRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TypesPutWithBody Add a type of connectors, or replace what is said of one
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+func (c *Client) TypesPutWithBody(ctx context.Context, name string, params *TypesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTypesPutRequestWithBody(c.Server, name, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// TypesPut Add a type of connectors, or replace what is said of one
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+func (c *Client) TypesPut(ctx context.Context, name string, params *TypesPutParams, body TypesPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTypesPutRequest(c.Server, name, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersList List the users whose role or groups somebody has said
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/users (the `UsersList` operationId).
+func (c *Client) UsersList(ctx context.Context, params *UsersListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksList List whom issuers sign in, and as which users
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
+func (c *Client) UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksListRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8055,6 +8495,18 @@ func NewDocumentsListRequest(server string, id int32, params *DocumentsListParam
 
 		}
 
+		if params.AfterID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "after_id", *params.AfterID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.PageSize != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
@@ -9296,6 +9748,18 @@ func NewJobsListRequest(server string, params *JobsListParams) (*http.Request, e
 
 		}
 
+		if params.UserID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "user_id", *params.UserID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Since != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -10331,6 +10795,18 @@ func NewRunsListRequest(server string, params *RunsListParams) (*http.Request, e
 
 		}
 
+		if params.UserID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "user_id", *params.UserID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Since != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -10611,6 +11087,33 @@ func NewSearchRequest(server string, params *SearchParams) (*http.Request, error
 	return req, nil
 }
 
+// NewStatusRequest constructs an http.Request for the Status method
+func NewStatusRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/status")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewTokensListRequest constructs an http.Request for the TokensList method
 func NewTokensListRequest(server string, params *TokensListParams) (*http.Request, error) {
 	var err error
@@ -10810,6 +11313,223 @@ func NewTypesListRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewTypesPutRequest calls the generic TypesPut builder with application/json body
+func NewTypesPutRequest(server string, name string, params *TypesPutParams, body TypesPutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewTypesPutRequestWithBody(server, name, params, "application/json", bodyReader)
+}
+
+// NewTypesPutRequestWithBody constructs an http.Request for the TypesPut method, with any body, and a specified content type
+func NewTypesPutRequestWithBody(server string, name string, params *TypesPutParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "name", name, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/types/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUsersListRequest constructs an http.Request for the UsersList method
+func NewUsersListRequest(server string, params *UsersListParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUsersLinksListRequest constructs an http.Request for the UsersLinksList method
+func NewUsersLinksListRequest(server string, params *UsersLinksListParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/links")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.UserID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "user_id", *params.UserID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -12119,6 +12839,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/search (the `Search` operationId).
 	SearchWithResponse(ctx context.Context, params *SearchParams, reqEditors ...RequestEditorFn) (*SearchResponse, error)
 
+	// StatusWithResponse Show what runs, and how much waits
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/status (the `Status` operationId).
+	StatusWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StatusResponse, error)
+
 	// TokensListWithResponse List your tokens
 	//
 	// Scope: read.
@@ -12163,6 +12892,42 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/types (the `TypesList` operationId).
 	TypesListWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*TypesListResponse, error)
+
+	// TypesPutWithBodyWithResponse Add a type of connectors, or replace what is said of one
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+	TypesPutWithBodyWithResponse(ctx context.Context, name string, params *TypesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TypesPutResponse, error)
+
+	// TypesPutWithResponse Add a type of connectors, or replace what is said of one
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+	TypesPutWithResponse(ctx context.Context, name string, params *TypesPutParams, body TypesPutJSONRequestBody, reqEditors ...RequestEditorFn) (*TypesPutResponse, error)
+
+	// UsersListWithResponse List the users whose role or groups somebody has said
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/users (the `UsersList` operationId).
+	UsersListWithResponse(ctx context.Context, params *UsersListParams, reqEditors ...RequestEditorFn) (*UsersListResponse, error)
+
+	// UsersLinksListWithResponse List whom issuers sign in, and as which users
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
+	UsersLinksListWithResponse(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*UsersLinksListResponse, error)
 
 	// WebhooksListWithResponse List your webhooks
 	//
@@ -15337,6 +16102,47 @@ func (r SearchResponse) ContentType() string {
 	return ""
 }
 
+type StatusResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Standing
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StatusResponse) GetJSON200() *Standing {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r StatusResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StatusResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StatusResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StatusResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type TokensListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15495,6 +16301,150 @@ func (r TypesListResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r TypesListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// TypesPutResponse200Headers the declared response headers of an HTTP 200 response for TypesPut
+type TypesPutResponse200Headers struct {
+	ETag *string
+}
+
+// TypesPutResponse201Headers the declared response headers of an HTTP 201 response for TypesPut
+type TypesPutResponse201Headers struct {
+	ETag *string
+}
+
+type TypesPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Type
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Type
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *TypesPutResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *TypesPutResponse201Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r TypesPutResponse) GetJSON200() *Type {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r TypesPutResponse) GetJSON201() *Type {
+	return r.JSON201
+}
+
+// GetBody returns the raw response body bytes
+func (r TypesPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TypesPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TypesPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TypesPutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersListResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UserPageBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersListResponse) GetJSON200() *UserPageBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersListResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersListResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersListResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersLinksListResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LinkPageBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersLinksListResponse) GetJSON200() *LinkPageBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersLinksListResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersLinksListResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersLinksListResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersLinksListResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17121,6 +18071,21 @@ func (c *ClientWithResponses) SearchWithResponse(ctx context.Context, params *Se
 	return ParseSearchResponse(rsp)
 }
 
+// StatusWithResponse Show what runs, and how much waits
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/status (the `Status` operationId).
+func (c *ClientWithResponses) StatusWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*StatusResponse, error) {
+	rsp, err := c.Status(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStatusResponse(rsp)
+}
+
 // TokensListWithResponse List your tokens
 //
 // Scope: read.
@@ -17194,6 +18159,66 @@ func (c *ClientWithResponses) TypesListWithResponse(ctx context.Context, reqEdit
 		return nil, err
 	}
 	return ParseTypesListResponse(rsp)
+}
+
+// TypesPutWithBodyWithResponse Add a type of connectors, or replace what is said of one
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+func (c *ClientWithResponses) TypesPutWithBodyWithResponse(ctx context.Context, name string, params *TypesPutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*TypesPutResponse, error) {
+	rsp, err := c.TypesPutWithBody(ctx, name, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTypesPutResponse(rsp)
+}
+
+// TypesPutWithResponse Add a type of connectors, or replace what is said of one
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/types/{name} (the `TypesPut` operationId).
+func (c *ClientWithResponses) TypesPutWithResponse(ctx context.Context, name string, params *TypesPutParams, body TypesPutJSONRequestBody, reqEditors ...RequestEditorFn) (*TypesPutResponse, error) {
+	rsp, err := c.TypesPut(ctx, name, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTypesPutResponse(rsp)
+}
+
+// UsersListWithResponse List the users whose role or groups somebody has said
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/users (the `UsersList` operationId).
+func (c *ClientWithResponses) UsersListWithResponse(ctx context.Context, params *UsersListParams, reqEditors ...RequestEditorFn) (*UsersListResponse, error) {
+	rsp, err := c.UsersList(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersListResponse(rsp)
+}
+
+// UsersLinksListWithResponse List whom issuers sign in, and as which users
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
+func (c *ClientWithResponses) UsersLinksListWithResponse(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*UsersLinksListResponse, error) {
+	rsp, err := c.UsersLinksList(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksListResponse(rsp)
 }
 
 // WebhooksListWithResponse List your webhooks
@@ -19513,6 +20538,32 @@ func ParseSearchResponse(rsp *http.Response) (*SearchResponse, error) {
 	return response, nil
 }
 
+// ParseStatusResponse parses an HTTP response from a StatusWithResponse call
+func ParseStatusResponse(rsp *http.Response) (*StatusResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StatusResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Standing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseTokensListResponse parses an HTTP response from a TokensListWithResponse call
 func ParseTokensListResponse(rsp *http.Response) (*TokensListResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -19607,6 +20658,114 @@ func ParseTypesListResponse(rsp *http.Response) (*TypesListResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest TypeListBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseTypesPutResponse parses an HTTP response from a TypesPutWithResponse call
+func ParseTypesPutResponse(rsp *http.Response) (*TypesPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TypesPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Type
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Type
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers TypesPutResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers TypesPutResponse201Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUsersListResponse parses an HTTP response from a UsersListWithResponse call
+func ParseUsersListResponse(rsp *http.Response) (*UsersListResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersListResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UserPageBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersLinksListResponse parses an HTTP response from a UsersLinksListWithResponse call
+func ParseUsersLinksListResponse(rsp *http.Response) (*UsersLinksListResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersLinksListResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LinkPageBody
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

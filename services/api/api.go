@@ -187,6 +187,9 @@ func OpenAPI() ([]byte, error) {
 
 func (a *API) routes() {
 	a.identityRoutes()
+	a.typeRoutes()
+	a.userRoutes()
+	a.statusRoutes()
 	a.connectorRoutes()
 	a.uploadRoutes()
 	a.badgeRoutes()

@@ -34,7 +34,11 @@ type Blackout struct {
 	Stands           bool       `json:"stands" doc:"Whether it holds now."`
 	Until            *time.Time `json:"until" doc:"When it ends; null where it does not stand, or does not end within twelve years."`
 	Problem          *string    `json:"problem" doc:"Why its calendar cannot be read: it holds nobody then."`
+	Held             *int64     `json:"held" doc:"How many connectors wait for its end, up to 10,000; null for who is no superadmin."`
+	CreatedAt        time.Time  `json:"created_at"`
+	CreatedBy        *string    `json:"created_by" doc:"For admins."`
 	UpdatedAt        time.Time  `json:"updated_at"`
+	UpdatedBy        *string    `json:"updated_by" doc:"For admins."`
 }
 
 // BlackoutPage is one page of blackout windows.
@@ -83,7 +87,8 @@ type blackoutRow struct {
 func viewBlackout(b blackoutRow) Blackout {
 	v := Blackout{
 		Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: append([]int32{}, b.ExceptConnectors...),
-		Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, UpdatedAt: b.UpdatedAt.UTC(),
+		Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, Held: b.Held,
+		CreatedAt: b.CreatedAt.UTC(), CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt.UTC(), UpdatedBy: b.UpdatedBy,
 	}
 	var unread error
 	if v.Stands, v.Until, unread = (blackouts.Row{Name: b.Name, Mode: b.Mode, TimeZone: b.TimeZone, Entries: b.Entries}).Standing(b.now); unread != nil {

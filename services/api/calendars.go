@@ -17,8 +17,12 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// shownTimes is how many times to come are shown of a calendar.
-const shownTimes = 20
+const (
+	// shownTimes is how many times to come are shown of a calendar.
+	shownTimes = 20
+	// mostCalendars is of how many bytes of entries a page of calendars is made: each is read.
+	mostCalendars = 1 << 20
+)
 
 func (a *API) calendarRoutes() {
 	register(a, identity.ListCalendars, http.MethodGet, "/calendars", "List the calendars that schedules may name", http.StatusOK, a.listCalendars)
@@ -31,42 +35,65 @@ func (a *API) calendarRoutes() {
 
 // Calendar is a list of times on which schedules do not run, or run alone.
 type Calendar struct {
-	Name      string    `json:"name"`
-	Version   string    `json:"version" doc:"Another after each change; a number that JavaScript would round."`
-	TimeZone  string    `json:"time_zone"`
-	Entries   int32     `json:"entries" doc:"How many: days, spans and rules."`
-	UpdatedAt time.Time `json:"updated_at"`
+	Name       string    `json:"name"`
+	Version    string    `json:"version" doc:"Another after each change; a number that JavaScript would round."`
+	TimeZone   string    `json:"time_zone"`
+	Entries    int32     `json:"entries" doc:"How many: days, spans and rules."`
+	Connectors *int64    `json:"connectors" doc:"How many name it, up to 10,000; null for who is no superadmin."`
+	CreatedAt  time.Time `json:"created_at"`
+	CreatedBy  *string   `json:"created_by" doc:"For admins."`
+	UpdatedAt  time.Time `json:"updated_at"`
+	UpdatedBy  *string   `json:"updated_by" doc:"For admins."`
+	Problem    *string   `json:"problem" doc:"Why it cannot be read: schedules that name it wait until it can."`
+}
+
+// calendar is what is shown of one without what is in it, and its times, where they can be read.
+func calendar(of dbgen.ApiCalendar) (Calendar, *calendars.Calendar) {
+	v := Calendar{Name: of.Name, Version: strconv.FormatInt(of.Version, 10), TimeZone: of.TimeZone, Connectors: of.Connectors,
+		CreatedAt: of.CreatedAt.UTC(), CreatedBy: of.CreatedBy, UpdatedAt: of.UpdatedAt.UTC(), UpdatedBy: of.UpdatedBy}
+	var all []json.RawMessage
+	if json.Unmarshal(of.Entries, &all) == nil {
+		v.Entries = int32(len(all))
+	}
+	times, err := calendars.Read(of.TimeZone, of.Entries)
+	if err != nil {
+		v.Problem = new(err.Error())
+	}
+	return v, times
 }
 
 // CalendarPage is one page of calendars.
 type CalendarPage struct {
 	Body struct {
 		Calendars     []Calendar `json:"calendars"`
-		NextPageToken *string    `json:"next_page_token"`
+		NextPageToken *string    `json:"next_page_token" doc:"Null where there are no more. A page may have fewer calendars than asked for, and a next one."`
 	}
 }
 
 func (a *API) listCalendars(ctx context.Context, in *Paging) (*CalendarPage, error) {
-	p, out := dbgen.ListCalendarsParams{Page: in.most() + 1}, &CalendarPage{}
-	next, err := a.place(ctx, in.PageToken, "calendars", &p.After)
+	at, out := "", &CalendarPage{}
+	next, err := a.place(ctx, in.PageToken, "calendars", &at)
 	if err != nil {
 		return nil, err
 	}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListCalendars(ctx, p)
-		if err != nil {
-			return err
-		}
-		found, more := cut(found, in.most())
-		out.Body.Calendars = make([]Calendar, len(found))
-		for i, c := range found {
-			out.Body.Calendars[i] = Calendar{c.Name, strconv.FormatInt(c.Version, 10), c.TimeZone, c.Entries, c.UpdatedAt.UTC()}
-		}
+	var found []dbgen.ApiCalendar
+	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		var more bool
+		found, more, err = filled(in.most(), mostCalendars, func(c dbgen.ApiCalendar) int { return len(c.Entries) }, func(rows int32, behind *dbgen.ApiCalendar) ([]dbgen.ApiCalendar, error) {
+			if behind != nil {
+				at = behind.Name
+			}
+			return q.ListCalendars(ctx, dbgen.ListCalendarsParams{After: at, Page: rows})
+		})
 		if more {
 			out.Body.NextPageToken = next(found[len(found)-1].Name)
 		}
-		return nil
+		return err
 	})
+	out.Body.Calendars = make([]Calendar, len(found))
+	for i, c := range found { // outside the transaction: rules may be many
+		out.Body.Calendars[i], _ = calendar(c)
+	}
 	return out, err
 }
 
@@ -82,14 +109,13 @@ type OneCalendar struct {
 	ETag   string `header:"ETag" doc:"Its version: If-Match of a change."`
 	Body   struct {
 		Calendar
-		All     []CalendarEntry `json:"all" doc:"Its entries."`
-		Coming  []CalendarTime  `json:"coming" doc:"The next 20 of its times, within the next twelve years; to is null where one goes on for longer."`
-		Problem *string         `json:"problem" doc:"Why it cannot be read: schedules that name it wait until it can."`
+		All    []CalendarEntry `json:"all" doc:"Its entries."`
+		Coming []CalendarTime  `json:"coming" doc:"The next 20 of its times, within the next twelve years; to is null where one goes on for longer."`
 	}
 }
 
 func (a *API) getCalendar(ctx context.Context, in *Named) (*OneCalendar, error) {
-	var found dbgen.GetCalendarRow
+	var found dbgen.ApiCalendar
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 		found, err = q.GetCalendar(ctx, in.Name)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -103,13 +129,14 @@ func (a *API) getCalendar(ctx context.Context, in *Named) (*OneCalendar, error) 
 	return viewCalendar(ctx, found)
 }
 
-func viewCalendar(ctx context.Context, found dbgen.GetCalendarRow) (*OneCalendar, error) {
+func viewCalendar(ctx context.Context, found dbgen.ApiCalendar) (*OneCalendar, error) {
 	out := &OneCalendar{Status: http.StatusOK, ETag: version(found.Version)}
 	out.Body.All, out.Body.Coming = []CalendarEntry{}, []CalendarTime{}
-	out.Body.Calendar = Calendar{found.Name, strconv.FormatInt(found.Version, 10), found.TimeZone, found.Count, found.UpdatedAt.UTC()}
-	times, err := calendars.Read(found.TimeZone, found.Entries) // outside the transaction: its rules may be many
-	if err != nil {
-		out.Body.Problem = new(err.Error())
+	var times *calendars.Calendar
+	if out.Body.Calendar, times = calendar(found); out.Body.Problem != nil { // outside the transaction: its rules may be many
+		if json.Unmarshal(found.Entries, &out.Body.All) != nil {
+			out.Body.All = []CalendarEntry{}
+		}
 		return out, nil
 	}
 	coming, err := times.Coming(ctx, time.Now(), shownTimes)

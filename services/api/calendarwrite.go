@@ -54,7 +54,7 @@ func (a *API) putCalendar(ctx context.Context, in *PutCalendar) (*OneCalendar, e
 		return nil, err
 	}
 	var isNew bool
-	var written dbgen.GetCalendarRow
+	var written dbgen.ApiCalendar
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		stands, err := optional(q.LockCalendar(ctx, in.Name))
 		if err != nil {

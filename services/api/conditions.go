@@ -21,11 +21,15 @@ func (a *API) conditionRoutes() {
 
 // Condition is a question that is asked before a job runs.
 type Condition struct {
-	Name      string    `json:"name"`
-	Query     *string   `json:"query" doc:"What it asks the database; null for who is no superadmin."`
-	UserIDs   []int32   `json:"user_ids" nullable:"true" doc:"Whose jobs may name it; null = everybody's."`
-	TimeoutMS int32     `json:"timeout_ms" doc:"How long it may take for one job."`
-	UpdatedAt time.Time `json:"updated_at"`
+	Name       string    `json:"name"`
+	Query      *string   `json:"query" doc:"What it asks the database; null for who is no superadmin."`
+	UserIDs    []int32   `json:"user_ids" nullable:"true" doc:"Whose jobs may name it; null = everybody's."`
+	TimeoutMS  int32     `json:"timeout_ms" doc:"How long it may take for one job."`
+	Connectors int64     `json:"connectors" doc:"How many name it, up to 10,000."`
+	CreatedAt  time.Time `json:"created_at"`
+	CreatedBy  *string   `json:"created_by"`
+	UpdatedAt  time.Time `json:"updated_at"`
+	UpdatedBy  *string   `json:"updated_by"`
 }
 
 // ConditionPage is one page of conditions.
@@ -66,7 +70,7 @@ func (a *API) listConditions(ctx context.Context, in *Paging) (*ConditionPage, e
 }
 
 func viewCondition(c dbgen.ApiCondition) Condition {
-	return Condition{c.Name, c.Query, c.UserIds, c.TimeoutMs, c.UpdatedAt.UTC()}
+	return Condition{c.Name, c.Query, c.UserIds, c.TimeoutMs, c.Connectors, c.CreatedAt.UTC(), c.CreatedBy, c.UpdatedAt.UTC(), c.UpdatedBy}
 }
 
 // OneCondition is one of them.

@@ -2,9 +2,13 @@ package api
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -22,6 +26,7 @@ const (
 // Document is what is shown of one.
 type Document struct {
 	SourceID  string    `json:"source_id" doc:"Its name in the source."`
+	AfterID   *string   `json:"after_id" doc:"What after_id of a list takes, where its name is not shown as it is and after cannot be given; null elsewhere. Lists of all connectors have none."`
 	Title     string    `json:"title"`
 	URL       string    `json:"url"`
 	MediaType string    `json:"media_type"`
@@ -56,7 +61,8 @@ func isText(field, value string) error {
 type DocumentList struct {
 	ByID
 	DocumentFilter
-	After string `query:"after" maxLength:"4096" doc:"Only those whose names in the source come after this. A page_token goes before it."`
+	After   string `query:"after" maxLength:"4096" doc:"Only those whose names in the source come after this. A page_token goes before it."`
+	AfterID string `query:"after_id" maxLength:"18" pattern:"^[0-9]+$" doc:"The same, by the after_id of a document."`
 	LongPaging
 }
 
@@ -98,22 +104,67 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 		return nil, err
 	}
 	var found []dbgen.DocumentsOfRow
+	var numbers map[string]int64
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if err := isSeen(ctx, q, in.number()); err != nil {
 			return err
+		}
+		if in.AfterID != "" && in.PageToken == "" {
+			if after, err = nameAfter(ctx, q, in.number(), in.AfterID); err != nil {
+				return err
+			}
 		}
 		var behind *documentPlace
 		found, behind, err = documentsOf(ctx, q, in.DocumentFilter, []int32{in.number()}, after, in.most(), lookdown)
 		if behind != nil {
 			out.Body.NextPageToken = next(behind.SourceID)
 		}
+		if err != nil {
+			return err
+		}
+		numbers, err = hiddenNumbers(ctx, q, in.number(), found)
 		return err
 	})
 	out.Body.Documents = make([]Document, len(found))
 	for i, d := range found { // masked once the connection is given back
 		out.Body.Documents[i] = viewDocument(d)
+		if number, is := numbers[d.SourceID]; is {
+			out.Body.Documents[i].AfterID = new(strconv.FormatInt(number, 10))
+		}
 	}
 	return out, err
+}
+
+// nameAfter is the name of the document that a number stands for.
+func nameAfter(ctx context.Context, q *dbgen.Queries, connector int32, afterID string) (string, error) {
+	id, err := strconv.ParseInt(afterID, 10, 64)
+	if err != nil {
+		return "", problem.Invalid("query.after_id", "must be the after_id of a document")
+	}
+	name, err := q.DocumentName(ctx, dbgen.DocumentNameParams{ConnectorID: connector, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", problem.Invalid("query.after_id", "is no document of the connector any more; begin without it")
+	}
+	return name, err
+}
+
+// hiddenNumbers are the numbers of those documents of a connector whose names are not shown as they are.
+func hiddenNumbers(ctx context.Context, q *dbgen.Queries, connector int32, found []dbgen.DocumentsOfRow) (map[string]int64, error) {
+	p := dbgen.DocumentNumbersParams{ConnectorID: connector}
+	for _, d := range found {
+		if shown(d.SourceID) != d.SourceID {
+			p.Names = append(p.Names, d.SourceID)
+		}
+	}
+	if len(p.Names) == 0 {
+		return nil, nil
+	}
+	rows, err := q.DocumentNumbers(ctx, p)
+	numbers := make(map[string]int64, len(rows))
+	for _, r := range rows {
+		numbers[r.SourceID] = r.ID
+	}
+	return numbers, err
 }
 
 // FoundDocument is a document, and whose it is.

@@ -16,11 +16,8 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-const maxTypes = 1000
-
 func (a *API) identityRoutes() {
 	register(a, identity.Me, http.MethodGet, "/me", "Show who you are", http.StatusOK, a.me)
-	register(a, identity.ListTypes, http.MethodGet, "/types", "List the types of connectors", http.StatusOK, a.listTypes)
 	register(a, identity.ListTokens, http.MethodGet, "/tokens", "List your tokens", http.StatusOK, a.listTokens)
 	register(a, identity.CreateToken, http.MethodPost, "/tokens", "Make a token; it is shown this once", http.StatusCreated, a.createToken)
 	register(a, identity.RevokeToken, http.MethodPost, "/tokens/{id}/revoke", "End a token", http.StatusOK, a.revokeToken)
@@ -51,34 +48,6 @@ func (a *API) me(ctx context.Context, _ *Nothing) (*Who, error) {
 	}
 	out.Body.Groups, out.Body.Leads = append([]string{}, who.Groups...), append([]string{}, who.Leads...)
 	return out, nil
-}
-
-// TypeList are the types.
-type TypeList struct {
-	Body struct {
-		Types []Type `json:"types"`
-	}
-}
-
-// Type is a type of connectors; null = the scheduler's default.
-type Type struct {
-	Name                  string `json:"name"`
-	Kind                  string `json:"kind" enum:"source,job" doc:"The runs of a source store documents, those of a job have a result."`
-	DefaultRefreshMinutes *int32 `json:"default_refresh_minutes"`
-	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
-}
-
-func (a *API) listTypes(ctx context.Context, _ *Nothing) (*TypeList, error) {
-	out := &TypeList{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		found, err := q.ListTypes(ctx, maxTypes)
-		out.Body.Types = make([]Type, len(found))
-		for i, t := range found {
-			out.Body.Types[i] = Type{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs}
-		}
-		return err
-	})
-	return out, err
 }
 
 // Token is what is shown of a token.

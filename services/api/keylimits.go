@@ -14,14 +14,16 @@ import (
 type KeyLimit struct {
 	Key       string    `json:"key"`
 	Most      int32     `json:"most"`
-	Held      int32     `json:"held" doc:"How many runs in flight have a place, up to 1,000."`
-	Waiting   int32     `json:"waiting" doc:"How many connectors that are due wait for one, up to 1,000."`
+	Held      int32     `json:"held" doc:"How many runs in flight have a place, up to 10,000."`
+	Waiting   int32     `json:"waiting" doc:"How many connectors that are due wait for one, up to 10,000."`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy *string   `json:"created_by"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by"`
 }
 
 func viewKeyLimit(l dbgen.ApiKeyLimit) KeyLimit {
-	return KeyLimit{l.Key, l.Most, l.Held, l.Waiting, l.UpdatedAt.UTC(), l.UpdatedBy}
+	return KeyLimit{l.Key, l.Most, l.Held, l.Waiting, l.CreatedAt.UTC(), l.CreatedBy, l.UpdatedAt.UTC(), l.UpdatedBy}
 }
 
 // keyTag is the ETag of a limit that was written at a moment.

@@ -38,6 +38,7 @@ type RunPage struct {
 type RunFilter struct {
 	Status string `query:"status" enum:"running,completed,skipped,failed,superseded,missed"`
 	Type   string `query:"type" maxLength:"63"`
+	UserID int64  `query:"user_id" minimum:"1" maximum:"2147483647" format:"int32" doc:"Of connectors that are this owner's now."`
 	Span
 }
 
@@ -189,7 +190,7 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // runs are those of all types, or of jobs alone.
 func (a *API) runs(ctx context.Context, in *RunList, jobs bool) (*RunPage, error) {
-	at, filter := runPlace{}, []any{in.Status, in.Type, jobs} // since and until may be said from now, and so differ from page to page
+	at, filter := runPlace{}, []any{in.Status, in.Type, in.UserID, jobs} // since and until may be said from now, and so differ from page to page
 	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func pageOfOpenRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs boo
 		if behind != nil {
 			at.ID = behind.ID
 		}
-		return q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Jobs: jobs, Page: rows})
+		return q.OpenRuns(ctx, dbgen.OpenRunsParams{After: at.ID, Through: through, Type: given(in.Type), Jobs: jobs, Owner: given(int32(in.UserID)), Page: rows})
 	})
 	if err != nil {
 		return nil, nil, err
@@ -281,7 +282,7 @@ func pageOfRuns(ctx context.Context, q *dbgen.Queries, in *RunList, jobs bool, a
 			at.At, at.ID = *behind.CompletedAt, behind.ID
 		}
 		return q.EndedRuns(ctx, dbgen.EndedRunsParams{
-			Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Jobs: jobs, Page: rows,
+			Since: since, Before: at.At, BeforeID: at.ID, Status: given(in.Status), Type: given(in.Type), Jobs: jobs, Owner: given(int32(in.UserID)), Page: rows,
 		})
 	})
 	if err != nil {

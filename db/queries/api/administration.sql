@@ -56,10 +56,11 @@ UPDATE api.changeable_key_limits SET most = @most::integer WHERE key = @key::tex
 DELETE FROM api.changeable_key_limits WHERE key = @key::text;
 
 -- name: ListCalendars :many
-SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries, updated_at FROM calendars WHERE name > @after::text ORDER BY name LIMIT @page::integer;
+-- connectors is null for who may not see how many name it, and so is who wrote it.
+SELECT * FROM api.calendars WHERE name > @after::text ORDER BY name LIMIT @page::integer;
 
 -- name: GetCalendar :one
-SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = @name::text;
+SELECT * FROM api.calendars WHERE name = @name::text;
 
 -- name: LockCalendar :one
 -- For a change. None of whom the viewer may not change.
@@ -89,3 +90,20 @@ SELECT * FROM api.conditions WHERE name = @name::text;
 -- name: ListConditions :many
 -- The query of each is null for who may not see it.
 SELECT * FROM api.conditions WHERE name > @after::text ORDER BY name LIMIT @page::integer;
+
+-- name: LockType :one
+-- For a change. None of whom the viewer may not change.
+SELECT * FROM api.changeable_types WHERE name = @name::text FOR UPDATE;
+
+-- name: AddType :execrows
+-- None where there is one of its name.
+INSERT INTO api.changeable_types (name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider)
+VALUES (@name::text, @kind::text, @system::boolean, sqlc.narg('default_refresh_minutes')::integer, sqlc.narg('max_concurrent_syncs')::integer, sqlc.narg('concurrency_keys')::text[], sqlc.narg('provider')::text)
+ON CONFLICT (name) DO NOTHING;
+
+-- name: ChangeType :execrows
+-- None where that changes nothing.
+UPDATE api.changeable_types SET default_refresh_minutes = sqlc.narg('default_refresh_minutes')::integer, max_concurrent_syncs = sqlc.narg('max_concurrent_syncs')::integer,
+    concurrency_keys = sqlc.narg('concurrency_keys')::text[], provider = sqlc.narg('provider')::text
+WHERE name = @name::text AND (default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider) IS DISTINCT FROM
+    (sqlc.narg('default_refresh_minutes')::integer, sqlc.narg('max_concurrent_syncs')::integer, sqlc.narg('concurrency_keys')::text[], sqlc.narg('provider')::text);

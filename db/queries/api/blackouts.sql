@@ -7,13 +7,15 @@ FROM blackout_windows w ORDER BY w.name;
 -- name: ListBlackouts :many
 -- Those that the viewer sees, with their times.
 SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
-    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries,
+    b.created_at::timestamptz AS created_at, b.created_by, b.updated_by, b.held
 FROM api.blackouts b WHERE b.name > @after::text ORDER BY b.name LIMIT @page::integer;
 
 -- name: GetBlackout :one
 -- One that the viewer sees, with its times.
 SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
-    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries,
+    b.created_at::timestamptz AS created_at, b.created_by, b.updated_by, b.held
 FROM api.blackouts b WHERE b.name = @name::text;
 
 -- name: LockBlackout :one

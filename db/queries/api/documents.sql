@@ -10,3 +10,10 @@ SELECT id FROM api.connectors
 WHERE id > @after AND id <= @through AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
 ORDER BY id
 LIMIT @page::integer;
+
+-- name: DocumentNumbers :many
+-- The numbers of some documents of a connector that the viewer sees.
+SELECT id, source_id FROM api.documents WHERE connector_id = @connector_id AND source_id = ANY (@names::text[]);
+
+-- name: DocumentName :one
+SELECT source_id FROM api.documents WHERE connector_id = @connector_id AND id = @id;

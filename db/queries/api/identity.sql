@@ -58,3 +58,12 @@ SELECT b.again::boolean AS again, coalesce(b.done, '')::text AS done FROM api.be
 
 -- name: EndRequest :exec
 SELECT api.end_request(@key::text, @done::text);
+
+-- name: ListUsers :many
+-- role is empty where nobody has said what it is.
+SELECT u.user_id::integer AS user_id, coalesce(u.role, '')::text AS role, u.groups::text[] AS groups, u.leads::text[] AS leads FROM api.users_behind(@after::integer, @page::integer) u;
+
+-- name: ListIdentities :many
+SELECT * FROM api.identities
+WHERE (issuer, subject) > (@after_issuer::text, @after_subject::text) AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+ORDER BY issuer, subject LIMIT @page::integer;

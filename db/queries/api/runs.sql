@@ -25,6 +25,7 @@ SELECT t.id::uuid AS id FROM (SELECT api.open_runs_through(@after::uuid, @look::
 SELECT * FROM api.runs
 WHERE status = 'running' AND id > @after::uuid AND id <= @through::uuid AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
     AND (NOT @jobs::boolean OR type = ANY ((SELECT api.job_types())::text[]))
+    AND (sqlc.narg('owner')::integer IS NULL OR api.is_of(connector_id, sqlc.narg('owner')))
 ORDER BY id
 LIMIT @page::integer;
 
@@ -36,6 +37,7 @@ WHERE status <> 'running' AND completed_at >= @since::timestamptz
     AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
     AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
     AND (NOT @jobs::boolean OR type = ANY ((SELECT api.job_types())::text[]))
+    AND (sqlc.narg('owner')::integer IS NULL OR api.is_of(connector_id, sqlc.narg('owner')))
 ORDER BY completed_at DESC, id DESC
 LIMIT @page::integer;
 

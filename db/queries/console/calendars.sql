@@ -2,7 +2,8 @@
 SELECT * FROM calendars WHERE name = @name;
 
 -- name: ListCalendars :many
-SELECT c.*, (SELECT count(*) FROM calendar_users u WHERE u.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT @page::integer;
+-- Each with how many connectors name it, not counted beyond 10,000.
+SELECT c.*, (SELECT count(*) FROM (SELECT FROM calendar_users u WHERE u.calendar = c.name LIMIT 10000) n) AS connectors FROM calendars c ORDER BY c.name LIMIT @page::integer;
 
 -- name: PutCalendar :one
 -- Adds a calendar, or replaces what one has.
@@ -11,8 +12,8 @@ ON CONFLICT (name) DO UPDATE SET time_zone = EXCLUDED.time_zone, entries = EXCLU
 RETURNING *;
 
 -- name: CalendarUsers :one
--- How many connectors name a calendar.
-SELECT count(*) FROM calendar_users WHERE calendar = @calendar::text;
+-- How many connectors name a calendar, not counted beyond 10,000.
+SELECT count(*) FROM (SELECT FROM calendar_users WHERE calendar = @calendar::text LIMIT 10000) n;
 
 -- name: DeleteCalendar :execrows
 DELETE FROM calendars WHERE name = @name;

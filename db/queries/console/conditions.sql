@@ -9,7 +9,8 @@ SELECT * FROM conditions WHERE name = @name;
 SELECT * FROM conditions WHERE name = @name FOR UPDATE;
 
 -- name: ListConditions :many
-SELECT c.*, (SELECT count(*) FROM connectors k WHERE k.condition = c.name) AS connectors FROM conditions c ORDER BY c.name LIMIT @page::integer;
+-- Each with how many connectors name it, not counted beyond 10,000.
+SELECT c.*, (SELECT count(*) FROM (SELECT FROM connectors k WHERE k.condition = c.name LIMIT 10000) n) AS connectors FROM conditions c ORDER BY c.name LIMIT @page::integer;
 
 -- name: UpdateCondition :one
 UPDATE conditions SET query = @query, user_ids = sqlc.narg('user_ids')::integer[], timeout_ms = @timeout_ms, updated_by = @by, updated_at = clock_timestamp()

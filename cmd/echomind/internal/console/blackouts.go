@@ -33,8 +33,7 @@ type blackoutView struct {
 	Stands bool       `json:"stands"`
 	Until  *time.Time `json:"until"`
 	// Held is how many connectors wait for its end, not counted beyond 10,000; null where they were not counted.
-	Held *int64 `json:"held"`
-	// CreatedAt and by whom are null through a server, which does not show it.
+	Held      *int64     `json:"held"`
 	CreatedAt *time.Time `json:"created_at"`
 	CreatedBy *string    `json:"created_by"`
 	UpdatedAt time.Time  `json:"updated_at"`
@@ -88,30 +87,40 @@ func blackoutsList(f *finder) *cobra.Command {
 		Example: "  echomind blackouts list\n  echomind blackouts list -o json", Args: cobra.NoArgs}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			found, err := ask(c.Context(), pool, "blackouts", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListBlackoutsRow, error) {
-				return q.ListBlackouts(ctx)
-			})
-			if err != nil {
-				return fmt.Errorf("list the blackout windows: %w", err)
-			}
-			times, now, err := blackoutWindows(c.Context(), pool)
-			if err != nil {
-				return err
-			}
-			views, rows := make([]blackoutView, len(found)), make([][]string, len(found))
-			for i, b := range found {
-				v := viewBlackout(dbgen.Blackout{Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: b.ExceptConnectors,
-					Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt, UpdatedBy: b.UpdatedBy}, &b.Held)
-				v.standing(times, now)
-				views[i], rows[i] = v, []string{v.Name, v.Calendar, v.holds(), v.Mode, v.now(), count(b.Held), clip(orDash(v.Problem), 80)}
-			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"BLACKOUT", "CALENDAR", "HOLDS", "MODE", "NOW", "WAITING", "PROBLEM"}, rows)
-			})
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]blackoutView, error) { return listBlackouts(c.Context(), pool) },
+			func(r *remote) ([]blackoutView, error) { return r.blackouts(c.Context()) })
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(views))
+		for i, v := range views {
+			rows[i] = []string{v.Name, v.Calendar, v.holds(), v.Mode, v.now(), countOrDash(v.Held), clip(orDash(v.Problem), 80)}
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+			return table(w, []string{"BLACKOUT", "CALENDAR", "HOLDS", "MODE", "NOW", "WAITING", "PROBLEM"}, rows)
 		})
 	}
 	return c
+}
+
+func listBlackouts(ctx context.Context, pool *pgxpool.Pool) ([]blackoutView, error) {
+	found, err := ask(ctx, pool, "blackouts", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListBlackoutsRow, error) {
+		return q.ListBlackouts(ctx)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the blackout windows: %w", err)
+	}
+	times, now, err := blackoutWindows(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	views := make([]blackoutView, len(found))
+	for i, b := range found {
+		views[i] = viewBlackout(dbgen.Blackout{Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: b.ExceptConnectors,
+			Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt, UpdatedBy: b.UpdatedBy}, &b.Held)
+		views[i].standing(times, now)
+	}
+	return views, nil
 }
 
 // holds says whom it holds.

@@ -171,7 +171,7 @@ func TestCalendarsAndBlackoutWindowsAreWrittenTheSameThroughAServer(t *testing.T
 	written := u.through("blackouts", "set", "there", "--calendar", "always", "--mode", "defer", "-o", "json")
 	var window map[string]any
 	require.NoError(t, json.Unmarshal([]byte(written.stdout), &window), written)
-	require.Equal(t, []any{"there", true, nil, []any{}}, []any{window["name"], window["stands"], window["created_at"], window["except_connectors"]})
+	require.Equal(t, []any{"there", true, nil, "user 1", []any{}}, []any{window["name"], window["stands"], window["held"], window["created_by"], window["except_connectors"]})
 
 	calendar := func(name string) string {
 		return u.row(`SELECT time_zone || entries::text FROM calendars WHERE name = $1`, name)
@@ -186,13 +186,16 @@ func TestCalendarsAndBlackoutWindowsAreWrittenTheSameThroughAServer(t *testing.T
 	for range 2 {
 		want, got := imported("here"), imported("there")
 		require.Equal(t, "calendar here has 2 entries, in Europe/Berlin; 0 connectors name it\n", want.stdout, want.stderr)
-		require.Equal(t, "calendar there has 2 entries, in Europe/Berlin\n", got.stdout, got.stderr, "a server does not count who names it")
+		require.Equal(t, "calendar there has 2 entries, in Europe/Berlin; 0 connectors name it\n", got.stdout, got.stderr)
 		require.Equal(t, calendar("here"), calendar("there"))
 	}
-	require.Equal(t, "calendar there would have 2 entries, in Europe/Berlin\n", imported("there", "--dry-run").stdout)
+	for _, name := range []string{"there", "always"} {
+		u.same("calendars", "import", name, file, "--time-zone", "Europe/Berlin", "--dry-run")
+	}
+	u.same("calendars", "import", "new", file, "--time-zone", "Europe/Berlin", "--dry-run")
 	var made map[string]any
 	require.NoError(t, json.Unmarshal([]byte(imported("there", "-o", "json").stdout), &made))
-	require.Equal(t, []any{true, nil, nil, nil}, []any{made["written"], made["connectors"], made["created_at"], made["problem"]})
+	require.Equal(t, []any{true, 0., "user 1", nil}, []any{made["written"], made["connectors"], made["created_by"], made["problem"]})
 	u.same("calendars", "import", "Here", file, "--time-zone", "UTC")
 	u.same("calendars", "import", "here", filepath.Join(t.TempDir(), "none.ics"))
 	twice("calendars", "delete", "here")

@@ -30,9 +30,9 @@ type calendarView struct {
 	Version  int64  `json:"version"`
 	TimeZone string `json:"time_zone"`
 	Entries  int    `json:"entries"`
-	// Connectors is how many name it; null where this login may not count them, and through a server.
+	// Connectors is how many name it, not counted beyond 10,000; null where this login, or through a server this token, may not count them.
 	Connectors *int64 `json:"connectors"`
-	// CreatedAt and by whom are null through a server, which does not show it.
+	// CreatedAt is null where nothing is written.
 	CreatedAt *time.Time `json:"created_at"`
 	CreatedBy *string    `json:"created_by"`
 	UpdatedAt time.Time  `json:"updated_at"`
@@ -74,23 +74,29 @@ func calendarsList(f *finder) *cobra.Command {
 		Example: "  echomind calendars list\n  echomind calendars list -o json", Args: cobra.NoArgs}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]calendarView, error) {
 			found, err := ask(c.Context(), pool, "calendars", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListCalendarsRow, error) {
 				return q.ListCalendars(ctx, maxListedCalendars)
 			})
 			if err != nil {
-				return fmt.Errorf("list the calendars: %w", err)
+				return nil, fmt.Errorf("list the calendars: %w", err)
 			}
-			views, rows := make([]calendarView, len(found)), make([][]string, len(found))
+			views := make([]calendarView, len(found))
 			for i, one := range found {
-				v := viewCalendar(dbgen.Calendar{Name: one.Name, Version: one.Version, TimeZone: one.TimeZone, Entries: one.Entries, CreatedAt: one.CreatedAt,
+				views[i] = viewCalendar(dbgen.Calendar{Name: one.Name, Version: one.Version, TimeZone: one.TimeZone, Entries: one.Entries, CreatedAt: one.CreatedAt,
 					CreatedBy: one.CreatedBy, UpdatedAt: one.UpdatedAt, UpdatedBy: one.UpdatedBy}, &one.Connectors)
-				views[i] = v
-				rows[i] = []string{v.Name, v.TimeZone, count(int64(v.Entries)), count(one.Connectors), clip(orDash(v.Problem), 80)}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"CALENDAR", "ZONE", "ENTRIES", "CONNECTORS", "PROBLEM"}, rows)
-			})
+			return views, nil
+		}, func(r *remote) ([]calendarView, error) { return r.calendars(c.Context()) })
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(views))
+		for i, v := range views {
+			rows[i] = []string{v.Name, v.TimeZone, count(int64(v.Entries)), countOrDash(v.Connectors), clip(orDash(v.Problem), 80)}
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+			return table(w, []string{"CALENDAR", "ZONE", "ENTRIES", "CONNECTORS", "PROBLEM"}, rows)
 		})
 	}
 	return c
@@ -108,43 +114,44 @@ func calendarsShow(f *finder) *cobra.Command {
 		Example: "  echomind calendars show holidays-de", Args: oneCalendar}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		d, err := either(c.Context(), f, func(pool *pgxpool.Pool) (d calendarDetails, _ error) {
 			found, err := calendarNamed(c.Context(), pool, args[0])
 			if err != nil {
-				return err
+				return d, err
 			}
 			users, err := calendarUsers(c.Context(), pool, args[0])
 			if err != nil {
-				return err
+				return d, err
 			}
-			d := calendarDetails{calendarView: viewCalendar(found, users), All: found.Entries, Coming: []calendars.Span{}}
+			d = calendarDetails{calendarView: viewCalendar(found, users), All: found.Entries, Coming: []calendars.Span{}}
 			if times, err := calendars.Read(found.TimeZone, found.Entries); err == nil {
 				if d.Coming, err = times.Coming(c.Context(), time.Now(), shownTimes); err != nil {
-					return err
+					return d, err
 				}
 			}
-			return out.show(c.OutOrStdout(), d, func(w io.Writer) error { return printCalendar(w, d, found) })
-		})
+			return d, nil
+		}, func(r *remote) (calendarDetails, error) { return r.calendar(c.Context(), args[0]) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), d, func(w io.Writer) error { return printCalendar(w, d) })
 	}
 	return c
 }
 
-func printCalendar(w io.Writer, d calendarDetails, c dbgen.Calendar) error {
-	now, users := time.Now(), "-"
-	if d.Connectors != nil {
-		users = count(*d.Connectors)
-	}
+func printCalendar(w io.Writer, d calendarDetails) error {
+	now := time.Now()
 	if err := table(w, []string{"calendar", d.Name}, [][]string{
 		{"time zone", d.TimeZone},
-		{"connectors", users},
-		{"added", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
-		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
+		{"connectors", countOrDash(d.Connectors)},
+		{"added", clock.Optional(d.CreatedAt, now) + " by " + orDash(d.CreatedBy)},
+		{"updated", clock.At(d.UpdatedAt, now) + " by " + orDash(d.UpdatedBy)},
 		{"problem", orDash(d.Problem)},
 	}); err != nil {
 		return err
 	}
 	var entries []calendars.Entry
-	if err := json.Unmarshal(c.Entries, &entries); err != nil {
+	if err := json.Unmarshal(d.All, &entries); err != nil || len(entries) == 0 && d.Problem != nil {
 		return nil // its problem says so
 	}
 	rows := make([][]string, len(entries))
@@ -164,7 +171,7 @@ func printCalendar(w io.Writer, d calendarDetails, c dbgen.Calendar) error {
 	if err := table(w, []string{"ENTRY", "START", "END", "REPEATED"}, rows); err != nil {
 		return err
 	}
-	zone, err := time.LoadLocation(c.TimeZone)
+	zone, err := time.LoadLocation(d.TimeZone)
 	if err != nil || len(d.Coming) == 0 {
 		return nil
 	}

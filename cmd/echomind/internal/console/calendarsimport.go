@@ -71,7 +71,7 @@ Schedules that name the calendar are planned anew. The file - is standard input.
 			return v, err
 		}, func(r *remote) (calendarView, error) {
 			if dryRun {
-				return done.calendarView, nil
+				return r.withUsers(c.Context(), done.calendarView)
 			}
 			return r.putCalendar(c.Context(), p)
 		})

@@ -29,12 +29,13 @@ const (
 
 // conditionView is what programs are shown of a condition.
 type conditionView struct {
-	Name  string `json:"name"`
-	Query string `json:"query"`
+	Name string `json:"name"`
+	// Query is null through a server for who is no superadmin.
+	Query *string `json:"query"`
 	// Users are those whose jobs may name it; null = everybody's.
 	Users     []int32 `json:"users"`
 	TimeoutMS int32   `json:"timeout_ms"`
-	// Connectors is how many name it; null where they were not counted.
+	// Connectors is how many name it, not counted beyond 10,000; null where they were not counted.
 	Connectors *int64    `json:"connectors"`
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  *string   `json:"created_by"`
@@ -43,7 +44,7 @@ type conditionView struct {
 }
 
 func viewCondition(c dbgen.Condition) conditionView {
-	return conditionView{Name: c.Name, Query: c.Query, Users: c.UserIds, TimeoutMS: c.TimeoutMs, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
+	return conditionView{Name: c.Name, Query: &c.Query, Users: c.UserIds, TimeoutMS: c.TimeoutMs, CreatedAt: c.CreatedAt.UTC(), CreatedBy: c.CreatedBy,
 		UpdatedAt: c.UpdatedAt.UTC(), UpdatedBy: c.UpdatedBy}
 }
 
@@ -148,26 +149,36 @@ func conditionsList(f *finder) *cobra.Command {
 		Example: "  echomind conditions list\n  echomind conditions list -o json", Args: cobra.NoArgs}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]conditionView, error) {
 			found, err := ask(c.Context(), pool, "conditions", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListConditionsRow, error) {
 				return q.ListConditions(ctx, maxListedConditions)
 			})
 			if err != nil {
-				return fmt.Errorf("list the conditions: %w", err)
+				return nil, fmt.Errorf("list the conditions: %w", err)
 			}
-			views, rows := make([]conditionView, len(found)), make([][]string, len(found))
+			views := make([]conditionView, len(found))
 			for i, one := range found {
-				views[i] = conditionView{Name: one.Name, Query: one.Query, Users: one.UserIds, TimeoutMS: one.TimeoutMs, Connectors: &one.Connectors,
+				views[i] = conditionView{Name: one.Name, Query: &one.Query, Users: one.UserIds, TimeoutMS: one.TimeoutMs, Connectors: &one.Connectors,
 					CreatedAt: one.CreatedAt.UTC(), CreatedBy: one.CreatedBy, UpdatedAt: one.UpdatedAt.UTC(), UpdatedBy: one.UpdatedBy}
-				rows[i] = []string{one.Name, usersOf(one.UserIds), (time.Duration(one.TimeoutMs) * time.Millisecond).String(), count(one.Connectors),
-					clip(strings.Join(strings.Fields(one.Query), " "), 60)}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"CONDITION", "USERS", "TIMEOUT", "CONNECTORS", "QUERY"}, rows)
-			})
+			return views, nil
+		}, func(r *remote) ([]conditionView, error) { return r.conditions(c.Context()) })
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(views))
+		for i, one := range views {
+			rows[i] = []string{one.Name, usersOf(one.Users), one.timeout(), countOrDash(one.Connectors), clip(strings.Join(strings.Fields(orDash(one.Query)), " "), 60)}
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+			return table(w, []string{"CONDITION", "USERS", "TIMEOUT", "CONNECTORS", "QUERY"}, rows)
 		})
 	}
 	return c
+}
+
+func (v conditionView) timeout() string {
+	return (time.Duration(v.TimeoutMS) * time.Millisecond).String()
 }
 
 func usersOf(ids []int32) string {
@@ -186,28 +197,29 @@ func conditionsShow(f *finder) *cobra.Command {
 		Example: "  echomind conditions show has_changes", Args: oneCondition}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		v, err := either(c.Context(), f, func(pool *pgxpool.Pool) (conditionView, error) {
 			found, err := conditionNamed(c.Context(), pool, args[0])
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), viewCondition(found), func(w io.Writer) error { return printCondition(w, found) })
-		})
+			return viewCondition(found), err
+		}, func(r *remote) (conditionView, error) { return r.condition(c.Context(), args[0]) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), v, func(w io.Writer) error { return printCondition(w, v) })
 	}
 	return c
 }
 
-func printCondition(w io.Writer, c dbgen.Condition) error {
+func printCondition(w io.Writer, c conditionView) error {
 	now := time.Now()
 	if err := table(w, []string{"condition", c.Name}, [][]string{
-		{"users", usersOf(c.UserIds)},
-		{"timeout", (time.Duration(c.TimeoutMs) * time.Millisecond).String()},
+		{"users", usersOf(c.Users)},
+		{"timeout", c.timeout()},
 		{"added", clock.At(c.CreatedAt, now) + " by " + orDash(c.CreatedBy)},
 		{"updated", clock.At(c.UpdatedAt, now) + " by " + orDash(c.UpdatedBy)},
 	}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(w, "\n"+printableLines(c.Query))
+	_, err := fmt.Fprintln(w, "\n"+printableLines(orDash(c.Query)))
 	return err
 }
 
@@ -295,12 +307,16 @@ func conditionNamed(ctx context.Context, pool *pgxpool.Pool, name string) (dbgen
 	return found, nil
 }
 
+func noCondition(name string) error {
+	return fmt.Errorf("there is no condition %q; `echomind conditions list` shows those there are", clip(name, 63))
+}
+
 // refusedCondition says what is wrong with a condition.
 func refusedCondition(what, name string, err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("there is no condition %q; `echomind conditions list` shows those there are", clip(name, 63))
+		return noCondition(name)
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%s: %w", what, err)
 	case pg.ConstraintName == "conditions_name_form":

@@ -49,8 +49,11 @@ func (given credentials) with(config []byte, token string) ([]byte, error) {
 	return connected, nil
 }
 
-// mustSeal says before anybody consents that there is no key to keep the consent with.
+// mustSeal says before anybody consents that there is no database to keep the consent in, or no key to keep it with.
 func (f *finder) mustSeal() error {
+	if err := f.noServer(); err != nil {
+		return err
+	}
 	ring, err := f.ring()
 	if err == nil && ring == nil {
 		err = secret.ErrNoKey

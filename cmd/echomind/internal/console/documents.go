@@ -79,27 +79,35 @@ type documentsAsked struct {
 type documentsFound struct {
 	list []document
 	more string
-	// hasMore is where there are more, and no name that could be given: it is not shown as it is.
-	hasMore bool
 }
 
 // placeID is what --after has before a document's number, which stands for a name that is not shown as it is.
 const placeID = "id:"
 
-// nameAfter is the name that --after means.
-func nameAfter(ctx context.Context, pool *pgxpool.Pool, connector int32, after string) (string, error) {
+// placeNumber is the number of a document that --after has in place of a name.
+func placeNumber(after string) (int64, bool) {
 	number, is := strings.CutPrefix(after, placeID)
 	id, err := strconv.ParseInt(number, 10, 64)
-	if !is || err != nil {
+	return id, is && err == nil
+}
+
+// nameAfter is the name that --after means.
+func nameAfter(ctx context.Context, pool *pgxpool.Pool, connector int32, after string) (string, error) {
+	id, is := placeNumber(after)
+	if !is {
 		return after, nil
 	}
 	name, err := ask(ctx, pool, "document_name", func(ctx context.Context, q *dbgen.Queries) (string, error) {
 		return q.DocumentName(ctx, dbgen.DocumentNameParams{ID: id, ConnectorID: connector})
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", fmt.Errorf("--after %s: connector %d has no such document any more; begin without --after", after, connector)
+		return "", noSuchPlace(after, connector)
 	}
 	return name, err
+}
+
+func noSuchPlace(after string, connector int32) error {
+	return fmt.Errorf("--after %s: connector %d has no such document any more; begin without --after", after, connector)
 }
 
 func documentsOf(ctx context.Context, pool *pgxpool.Pool, asked documentsAsked) (none documentsFound, _ error) {
@@ -142,6 +150,12 @@ func upTo(list []document, limit int) documentsFound {
 	return documentsFound{list: list[:limit], more: list[limit-1].SourceID}
 }
 
+// remoteDocument is a document as a server lists it.
+type remoteDocument struct {
+	document
+	AfterID *string `json:"after_id"`
+}
+
 // documents are those that a server lists.
 func (r *remote) documents(ctx context.Context, asked documentsAsked) (none documentsFound, _ error) {
 	id, err := r.connectorID(ctx, asked.named)
@@ -149,10 +163,12 @@ func (r *remote) documents(ctx context.Context, asked documentsAsked) (none docu
 		return none, err
 	}
 	p := client.DocumentsListParams{Status: (*client.DocumentsListParamsStatus)(asked.status), PageSize: new(int32(min(asked.limit+1, pageSize)))}
-	if asked.after != "" {
+	if number, is := placeNumber(asked.after); is {
+		p.AfterID = new(strconv.FormatInt(number, 10))
+	} else if asked.after != "" {
 		p.After = &asked.after
 	}
-	list := []document{}
+	list, numbers := []document{}, []*string{}
 	_, err = readPages(ctx, "documents", func(token *string) ([]byte, error) {
 		p.PageToken = token
 		answer, err := r.api.DocumentsListWithResponse(ctx, id, &p)
@@ -160,16 +176,19 @@ func (r *remote) documents(ctx context.Context, asked documentsAsked) (none docu
 			return nil, err
 		}
 		return answer.Body, nil
-	}, func(d document) bool {
-		list = append(list, d)
+	}, func(d remoteDocument) bool {
+		list, numbers = append(list, d.document), append(numbers, d.AfterID)
 		return len(list) > asked.limit
 	})
+	if len(wrongFields(err)) == 1 && wrongFields(err)[0].Field == "query.after_id" {
+		return none, noSuchPlace(asked.after, id)
+	}
 	if err != nil {
 		return none, connectorError(id, fmt.Sprintf("list the documents of connector %d", id), err)
 	}
 	shown := upTo(list, asked.limit)
-	if strings.Contains(shown.more, masks.Mask) { // a server does not take the number of a document for it
-		shown.more, shown.hasMore = "", true
+	if shown.more != "" && numbers[asked.limit-1] != nil {
+		shown.more = placeID + *numbers[asked.limit-1]
 	}
 	return shown, nil
 }
@@ -201,8 +220,6 @@ func printDocuments(w io.Writer, out output, of documentsFound, none string) err
 	}
 	if err == nil && of.more != "" {
 		_, err = fmt.Fprintf(w, "and more: --after %s\n", printable(shell.Quote(of.more)))
-	} else if err == nil && of.hasMore {
-		_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), maxDocuments))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -88,11 +89,26 @@ func (f *finder) noServer() error {
 	return f.notYet(s, "")
 }
 
+// alone are commands that no server does, by how they begin: why, and what to set in its place.
+var alone = []struct{ command, why, set string }{
+	{"echomind migrate", "a schema is changed on its database", "DATABASE_URL"},
+	{"echomind secrets", "the key that secrets are encrypted with leaves no server", "DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY"},
+	{"echomind streams", "no server makes, changes or measures streams; `echomind status` shows what they hold", "NATS_URL"},
+	{"echomind conditions", "conditions are SQL, which is written and tried on the database", "DATABASE_URL"},
+	{"echomind users", "who a user is, and what they may do, is written on the database", "DATABASE_URL"},
+	{"echomind connect", "accounts are connected at the page of a source, which the server has", "DATABASE_URL"},
+}
+
 // notYet is the error of a command, or of a flag of it, that no server can be asked for.
 func (f *finder) notYet(s server, flag string) error {
 	what := f.command
 	if flag != "" {
 		what += " " + flag
+	}
+	for _, a := range alone {
+		if f.command == a.command || strings.HasPrefix(f.command, a.command+" ") {
+			return fmt.Errorf("%s does not work through a server: %s; set %s (the server is %s, of %s)", what, a.why, a.set, printable(s.URL), printable(s.from))
+		}
 	}
 	return fmt.Errorf("%s does not work through a server yet: set DATABASE_URL (the server is %s, of %s)", what, printable(s.URL), printable(s.from))
 }

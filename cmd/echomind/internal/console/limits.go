@@ -88,7 +88,7 @@ type limitView struct {
 func limits(f *finder) *cobra.Command {
 	return group("limits", "Bound how many runs that have a concurrency key are in flight",
 		"Connectors and types name concurrency keys (--"+keysFlagName+"). A limit says how many runs of a key may be in flight at once; a key without one is not bounded. "+
-			"A lower limit ends no run. Administrators write limits: logins that are members of "+administratorRole+".",
+			"A lower limit ends no run. Administrators write limits: logins that are members of "+administratorRole+"; through a server superadmins, with the scope admin.",
 		limitsList(f), limitsSet(f), limitsRemove(f))
 }
 
@@ -97,25 +97,40 @@ func limitsList(f *finder) *cobra.Command {
 		Example: "  echomind limits list", Args: cobra.NoArgs}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]limitView, error) {
 			found, err := ask(c.Context(), pool, "limits", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ListLimitsRow, error) {
 				return q.ListLimits(ctx, maxListedLimits)
 			})
 			if err != nil {
-				return fmt.Errorf("list the limits: %w", err)
+				return nil, fmt.Errorf("list the limits: %w", err)
 			}
-			views, rows := make([]limitView, len(found)), make([][]string, len(found))
+			views := make([]limitView, len(found))
 			for i, l := range found {
 				views[i] = limitView{Key: l.Key, Most: l.Most, Held: &l.Held, Waiting: &l.Waiting,
 					CreatedAt: l.CreatedAt.UTC(), CreatedBy: l.CreatedBy, UpdatedAt: l.UpdatedAt.UTC(), UpdatedBy: l.UpdatedBy}
-				rows[i] = []string{l.Key, strconv.Itoa(int(l.Most)), count(l.Held), count(l.Waiting)}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"KEY", "MOST", "IN FLIGHT", "WAITING"}, rows)
-			})
+			return views, nil
+		}, func(r *remote) ([]limitView, error) { return r.limits(c.Context()) })
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(views))
+		for i, l := range views {
+			rows[i] = []string{l.Key, strconv.Itoa(int(l.Most)), countOrDash(l.Held), countOrDash(l.Waiting)}
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+			return table(w, []string{"KEY", "MOST", "IN FLIGHT", "WAITING"}, rows)
 		})
 	}
 	return c
+}
+
+// countOrDash is how many there are; - where they were not counted.
+func countOrDash(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return count(*n)
 }
 
 func limitsSet(f *finder) *cobra.Command {
@@ -139,19 +154,21 @@ func limitsSet(f *finder) *cobra.Command {
 		if err != nil || most < 0 || most > mostOfAKey {
 			return usagef("N %q: must be a number from 0 to %d", clip(args[1], 40), mostOfAKey)
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		set, err := either(c.Context(), f, func(pool *pgxpool.Pool) (limitView, error) {
 			l, err := ask(c.Context(), pool, "set_limit", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConcurrencyLimit, error) {
 				return q.SetLimit(ctx, dbgen.SetLimitParams{Key: args[0], Most: int32(most), By: person()})
 			})
 			if err != nil {
-				return refusedLimit("set the limit", err)
+				err = refusedLimit("set the limit", err)
 			}
-			set := limitView{Key: l.Key, Most: l.Most, CreatedAt: l.CreatedAt.UTC(), CreatedBy: l.CreatedBy,
-				UpdatedAt: l.UpdatedAt.UTC(), UpdatedBy: l.UpdatedBy}
-			return out.show(c.OutOrStdout(), set, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "key %s: at most %d in flight\n", l.Key, l.Most)
-				return err
-			})
+			return limitView{Key: l.Key, Most: l.Most, CreatedAt: l.CreatedAt.UTC(), CreatedBy: l.CreatedBy, UpdatedAt: l.UpdatedAt.UTC(), UpdatedBy: l.UpdatedBy}, err
+		}, func(r *remote) (limitView, error) { return r.setLimit(c.Context(), args[0], int32(most)) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), set, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "key %s: at most %d in flight\n", set.Key, set.Most)
+			return err
 		})
 	}
 	return c
@@ -168,21 +185,28 @@ func limitsRemove(f *finder) *cobra.Command {
 		},
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		key, err := either(c.Context(), f, func(pool *pgxpool.Pool) (string, error) {
 			n, err := ask(c.Context(), pool, "remove_limit", func(ctx context.Context, q *dbgen.Queries) (int64, error) {
 				return q.RemoveLimit(ctx, args[0])
 			})
-			if err != nil {
-				return refusedLimit("remove the limit", err)
+			switch {
+			case err != nil:
+				err = refusedLimit("remove the limit", err)
+			case n == 0:
+				err = noLimit(args[0])
 			}
-			if n == 0 {
-				return fmt.Errorf("key %s has no limit; `echomind limits list` shows those there are", args[0])
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s has no limit any more\n", args[0])
-			return err
-		})
+			return args[0], err
+		}, func(r *remote) (string, error) { return args[0], r.removeLimit(c.Context(), args[0]) })
+		if err == nil {
+			_, err = fmt.Fprintf(c.OutOrStdout(), "key %s has no limit any more\n", key)
+		}
+		return err
 	}
 	return c
+}
+
+func noLimit(key string) error {
+	return fmt.Errorf("key %s has no limit; `echomind limits list` shows those there are", key)
 }
 
 func refusedLimit(what string, err error) error {

@@ -105,9 +105,10 @@ func login() *cobra.Command {
 		Long: `Keep the address of an API, and a token for it. The token is asked for at a terminal, and read from standard input elsewhere; it is tried, and
 kept in a file of yours that nobody else may read.
 
-` + "`why`, `documents`, `search`, `runs` with `show`, `stats` and `cancel`, `schedule preview`, `calendars import` and `delete`,\n`blackouts set` and `delete`, and of `connectors`, `tokens`, `locks` and `dlq` all commands" + ` work through that server
-wherever DATABASE_URL is not set and the folder has no stack of its own (./data); the others say there that they do not
-yet, and work on nothing else. ECHOMIND_URL with ECHOMIND_TOKEN goes before a stack of the folder, too. ` + "`webhooks`,\n`operations` and `files`" + ` always go through it.`,
+Every command works through that server wherever DATABASE_URL is not set and the folder has no stack of its own (./data), but for
+` + "`migrate`, `secrets`, `streams`, `connect`, `import`, and what writes conditions and users" + `: these say there why not and
+what to set, and work on nothing else. ECHOMIND_URL with ECHOMIND_TOKEN goes before a stack of the folder, too.
+` + "`webhooks`, `operations` and `files`" + ` always go through it.`,
 		Example: "  echomind login https://sync.example\n  echomind login https://sync.example < token",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

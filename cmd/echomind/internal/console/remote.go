@@ -155,6 +155,19 @@ func readPages[T any](ctx context.Context, list string, ask func(token *string) 
 
 func never[T any](T) bool { return false }
 
+// shortPage is how many are asked for at a time of a list of which the server counts something for each.
+const shortPage = 100
+
+// upToMost are the first of a list, as many as the command shows on the database.
+func upToMost[T any](ctx context.Context, list string, most int, ask func(token *string) ([]byte, error)) ([]T, error) {
+	read := 0
+	all, err := readPages(ctx, list, ask, func(T) bool { read++; return read == most })
+	if all == nil {
+		all = []T{}
+	}
+	return all, err
+}
+
 // connectorID is the number of the connector that somebody names, as the function of the same name finds it in the database.
 func (r *remote) connectorID(ctx context.Context, text string) (int32, error) {
 	if isNumber(text) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/sdk/client"
@@ -55,10 +54,36 @@ func (r *remote) putBlackout(ctx context.Context, p dbgen.PutBlackoutParams) (no
 	if err == nil {
 		err = r.is(written.Name == p.Name)
 	}
-	if written.ExceptConnectors == nil {
-		written.ExceptConnectors = []int32{}
+	written.Held = nil // as on the database, which does not count them then
+	return written.whole(), err
+}
+
+// whole is a window whose exceptions are a list, as the database has it.
+func (v blackoutView) whole() blackoutView {
+	if v.ExceptConnectors == nil {
+		v.ExceptConnectors = []int32{}
 	}
-	return written, err
+	return v
+}
+
+func (r *remote) blackouts(ctx context.Context) ([]blackoutView, error) {
+	p := client.BlackoutsListParams{PageSize: new(int32(shortPage))}
+	found, err := readPages(ctx, "blackouts", func(token *string) ([]byte, error) {
+		p.PageToken = token
+		answer, err := r.api.BlackoutsListWithResponse(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Body, nil
+	}, never[blackoutView])
+	if err != nil {
+		return nil, fmt.Errorf("list the blackout windows: %w", err)
+	}
+	views := make([]blackoutView, len(found))
+	for i, v := range found {
+		views[i] = v.whole()
+	}
+	return views, nil
 }
 
 func (r *remote) deleteBlackout(ctx context.Context, name string) error {
@@ -90,15 +115,78 @@ func (r *remote) putCalendar(ctx context.Context, p dbgen.PutCalendarParams) (v 
 	if err != nil {
 		return v, fmt.Errorf("write the calendar: %w", err)
 	}
-	written, err := readAs[client.OneCalendarBody](answer.Body)
+	written, err := readAs[remoteCalendar](answer.Body)
 	if err == nil {
 		err = r.is(written.Name == p.Name)
 	}
-	if err != nil {
-		return v, err
+	return written.calendarView, err
+}
+
+// remoteCalendar is a calendar as a server shows it: its version is a text there.
+type remoteCalendar struct {
+	calendarDetails
+	Version int64 `json:"version,string"`
+}
+
+func (c *remoteCalendar) UnmarshalJSON(text []byte) error {
+	type plain remoteCalendar
+	if err := json.Unmarshal(text, (*plain)(c)); err != nil {
+		return err
 	}
-	v = calendarView{Name: written.Name, TimeZone: written.TimeZone, Entries: int(written.Entries), UpdatedAt: written.UpdatedAt.UTC(), Problem: written.Problem}
-	v.Version, err = strconv.ParseInt(written.Version, 10, 64)
+	c.calendarDetails.Version = c.Version
+	return nil
+}
+
+func (r *remote) calendars(ctx context.Context) ([]calendarView, error) {
+	p := client.CalendarsListParams{PageSize: new(int32(shortPage))}
+	found, err := upToMost[remoteCalendar](ctx, "calendars", maxListedCalendars, func(token *string) ([]byte, error) {
+		p.PageToken = token
+		answer, err := r.api.CalendarsListWithResponse(ctx, &p)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Body, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the calendars: %w", err)
+	}
+	views := make([]calendarView, len(found))
+	for i, c := range found {
+		views[i] = c.calendarView
+	}
+	return views, nil
+}
+
+func (r *remote) calendar(ctx context.Context, name string) (d calendarDetails, _ error) {
+	if !nameForm.MatchString(name) {
+		return d, noCalendar(name)
+	}
+	answer, err := r.api.CalendarsGetWithResponse(ctx, name)
+	switch {
+	case notFound(err):
+		return d, noCalendar(name)
+	case err != nil:
+		return d, fmt.Errorf("read the calendar: %w", err)
+	}
+	found, err := readAs[remoteCalendar](answer.Body)
+	if err == nil {
+		err = r.is(found.Name == name)
+	}
+	return found.calendarDetails, err
+}
+
+// withUsers is a calendar that is not written, with how many connectors name the one of its name.
+func (r *remote) withUsers(ctx context.Context, v calendarView) (calendarView, error) {
+	answer, err := r.api.CalendarsGetWithResponse(ctx, v.Name)
+	switch {
+	case notFound(err) || !nameForm.MatchString(v.Name):
+		v.Connectors = new(int64(0))
+		return v, nil
+	case err != nil:
+		return v, fmt.Errorf("count who names the calendar: %w", err)
+	}
+	stands, err := readAs[remoteCalendar](answer.Body)
+	v.Connectors = stands.Connectors
 	return v, err
 }
 

@@ -88,9 +88,6 @@ func (r *remote) openRuns(ctx context.Context) ([]remoteRun, error) {
 
 // fixed finds what since and until are by this machine's clock, and refuses what a server cannot be asked for.
 func (r *remote) fixed(ctx context.Context, chosen *runFilter) (time.Time, error) {
-	if chosen.owner != nil {
-		return time.Time{}, r.finder.notYet(r.server, "--owner")
-	}
 	seen := time.Now()
 	if err := chosen.at(seen); err != nil || len(chosen.types) == 0 {
 		return seen, err
@@ -124,7 +121,7 @@ func (r *remote) runsOfAll(ctx context.Context, chosen *runFilter, cursor string
 		return found, err
 	}
 	p := client.RunsListParams{
-		Status: (*client.RunsListParamsStatus)(one(chosen.verdicts)), Type: one(chosen.types), Since: chosen.givenSince(), Until: chosen.givenUntil(),
+		Status: (*client.RunsListParamsStatus)(one(chosen.verdicts)), Type: one(chosen.types), UserID: chosen.owner, Since: chosen.givenSince(), Until: chosen.givenUntil(),
 	}
 	if cursor != "" {
 		p.PageToken = &cursor

@@ -146,7 +146,7 @@ func (r *remote) endedOf(ctx context.Context, chosen *runFilter, id int32, count
 
 // endedOfAll counts the runs of all connectors that have ended, and says how far back it has looked, where that is not all.
 func (r *remote) endedOfAll(ctx context.Context, chosen *runFilter, count func(run)) (back *time.Time, _ error) {
-	p := client.RunsListParams{Type: one(chosen.types), Since: chosen.givenSince(), Until: chosen.givenUntil(), PageSize: new(int32(pageSize))}
+	p := client.RunsListParams{Type: one(chosen.types), UserID: chosen.owner, Since: chosen.givenSince(), Until: chosen.givenUntil(), PageSize: new(int32(pageSize))}
 	looked := 0
 	_, err := readPages(ctx, "runs", func(token *string) ([]byte, error) {
 		p.PageToken = token

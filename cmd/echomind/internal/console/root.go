@@ -50,7 +50,7 @@ chunks, embedded and stored for search.
 A connector is named by its number or, where no other has it, by its name.
 
 The commands find the running stack by its data folder ($ECHOMIND_DATA_DIR, else ./data; where there is no such folder
-that of the only stack of yours that runs, which they say), or by DATABASE_URL and NATS_URL where they are set. Some work
+that of the only stack of yours that runs, which they say), or by DATABASE_URL and NATS_URL where they are set. Most work
 through a server without either: echomind login --help. Errors exit with 1, usage errors with 2.`,
 		Example: `  echomind connectors add --name docs --type file --user 1 --config '{"url":"file:///srv/docs"}' --refresh 60m
   echomind connectors list

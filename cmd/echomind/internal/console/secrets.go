@@ -72,6 +72,9 @@ in flight: messages that are queued, or dead letters, still hold what was encryp
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.noServer(); err != nil {
+			return err
+		}
 		ring, err := f.ring()
 		if err != nil {
 			return err

@@ -23,6 +23,9 @@ func (s standing) print(w io.Writer) error {
 }
 
 func (s standing) printURLs(w io.Writer) error {
+	if s.through {
+		return table(w, []string{"server", s.URLs.HTTP}, nil)
+	}
 	rows := [][]string{{"nats", orDash(&s.URLs.NATS)}}
 	if s.URLs.HTTP != "" {
 		ready := "does not answer"

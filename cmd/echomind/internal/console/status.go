@@ -38,12 +38,15 @@ type standing struct {
 	Problems []string `json:"problems"`
 
 	now time.Time
+	// through says that a server was asked.
+	through bool
 }
 
 type urls struct {
 	Postgres string `json:"postgres"`
 	NATS     string `json:"nats"`
-	HTTP     string `json:"http"`
+	// HTTP is what the stack in the data folder, or the server that was asked, is reached at.
+	HTTP string `json:"http"`
 }
 
 type readiness struct {
@@ -110,20 +113,26 @@ streams with their depth and oldest message, who subscribes to them, the connect
 jobs with their last verdict, and the events that wait to be published.
 
 URLs of the stack in the data folder are whole, with their passwords, for copy and paste; those that were set by
-DATABASE_URL and NATS_URL have theirs masked. The exit code is 1 if a server does not answer.`,
+DATABASE_URL and NATS_URL have theirs masked; through a server, which shows this to superadmins, there is its own alone.
+The exit code is 1 if a server does not answer.`,
 		Example: "  echomind status\n  echomind status -o json",
 		Args:    cobra.NoArgs,
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		where, notRunning, err := f.find()
+		s, err := eitherOf(f, func() (standing, error) {
+			where, notRunning, err := f.find()
+			if err == nil && where.databaseURL == "" {
+				err = notRunning
+			}
+			if err != nil {
+				return standing{}, err
+			}
+			return look(c.Context(), where, notRunning), nil
+		}, func(r *remote) (standing, error) { return r.standing(c.Context()) })
 		if err != nil {
 			return err
 		}
-		if where.databaseURL == "" {
-			return notRunning
-		}
-		s := look(c.Context(), where, notRunning)
 		if err := out.show(c.OutOrStdout(), s, s.print); err != nil {
 			return err
 		}
@@ -250,7 +259,7 @@ func (s *standing) askPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("ask for the system jobs: %w", err)
 	}
 	for _, r := range jobs {
-		job := systemJob{ID: r.ID, Type: r.Type, Status: r.Status, Verdict: textOr(r.Verdict), Reason: textOr(r.Reason), Result: r.Result, NextAt: utc(r.NextSyncAt)}
+		job := systemJob{ID: r.ID, Type: r.Type, Status: r.Status, Verdict: textOr(r.Verdict), Reason: textOr(r.Reason), Result: masks.WithoutSecrets(r.Result, false), NextAt: utc(r.NextSyncAt)}
 		if r.Verdict != "" {
 			job.EndedAt = utc(&r.CompletedAt)
 		}

@@ -102,8 +102,20 @@ func streamsShow(f *finder) *cobra.Command {
 	return c
 }
 
+// findNATS is find of what needs no database: where NATS_URL is set, no server goes before it.
+func (f *finder) findNATS() (w whereabouts, notRunning, err error) {
+	lookup, err := f.fromEnvironment()
+	if err != nil {
+		return w, nil, err
+	}
+	if lookup.NATSURL == "" {
+		return f.find()
+	}
+	return whereabouts{natsURL: lookup.NATSURL, natsAccess: lookup.NATSAccess}, nil, nil
+}
+
 func (f *finder) withStreams(ctx context.Context, work func(context.Context, jetstream.JetStream) error) error {
-	where, notRunning, err := f.find()
+	where, notRunning, err := f.findNATS()
 	if err != nil {
 		return err
 	}

@@ -45,22 +45,28 @@ func typesList(f *finder) *cobra.Command {
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]typeView, error) {
 			found, err := ask(c.Context(), pool, "types", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ConnectorType, error) {
 				return q.ListConnectorTypes(ctx)
 			})
 			if err != nil {
-				return fmt.Errorf("list the connector types: %w", err)
+				return nil, fmt.Errorf("list the connector types: %w", err)
 			}
 			views := make([]typeView, len(found))
-			rows := make([][]string, len(found))
 			for i, t := range found {
 				views[i] = viewType(t)
-				rows[i] = []string{t.Name, t.Kind, defaultOf(t), capOf(t), keysOf(t), orDash(t.Provider)}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
-				return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS", "PROVIDER"}, rows)
-			})
+			return views, nil
+		}, func(r *remote) ([]typeView, error) { return r.types(c.Context()) })
+		if err != nil {
+			return err
+		}
+		rows := make([][]string, len(views))
+		for i, t := range views {
+			rows[i] = []string{t.Name, t.Kind, t.defaultRefresh(), t.cap(), t.keys(), orDash(t.Provider)}
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error {
+			return table(w, []string{"TYPE", "KIND", "DEFAULT REFRESH", "MOST IN FLIGHT", "KEYS", "PROVIDER"}, rows)
 		})
 	}
 	return c
@@ -70,14 +76,14 @@ func viewType(t dbgen.ConnectorType) typeView {
 	return typeView{Name: t.Name, Kind: t.Kind, DefaultRefreshMinutes: t.DefaultRefreshMinutes, MaxConcurrentSyncs: t.MaxConcurrentSyncs, System: t.System, ConcurrencyKeys: t.ConcurrencyKeys, Provider: t.Provider}
 }
 
-func defaultOf(t dbgen.ConnectorType) string {
+func (t typeView) defaultRefresh() string {
 	if t.DefaultRefreshMinutes == nil {
 		return "default"
 	}
 	return every(*t.DefaultRefreshMinutes)
 }
 
-func capOf(t dbgen.ConnectorType) string {
+func (t typeView) cap() string {
 	switch {
 	case t.MaxConcurrentSyncs == nil:
 		return "default"
@@ -87,7 +93,7 @@ func capOf(t dbgen.ConnectorType) string {
 	return strconv.Itoa(int(*t.MaxConcurrentSyncs))
 }
 
-func keysOf(t dbgen.ConnectorType) string {
+func (t typeView) keys() string {
 	if len(t.ConcurrencyKeys) == 0 {
 		return "-"
 	}
@@ -143,47 +149,67 @@ which it is cannot be changed.`,
 			}
 			p.ConcurrencyKeys = keysGiven(keys)
 		}
-		named := dbgen.SetTypeProviderParams{Name: p.Name}
+		given := typeGiven{SetConnectorTypeParams: p, system: *system, setsKind: c.Flags().Changed("kind"), setsProvider: c.Flags().Changed("provider")}
 		if *provider != none {
-			named.Provider = provider
+			given.provider = provider
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			if c.Flags().Changed("kind") {
-				if err := kindStays(c.Context(), pool, p); err != nil {
-					return err
-				}
+		set, err := either(c.Context(), f, func(pool *pgxpool.Pool) (typeView, error) { return setType(c.Context(), pool, given) },
+			func(r *remote) (typeView, error) { return r.setType(c.Context(), given) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), set, func(w io.Writer) error {
+			keys := ""
+			if len(set.ConcurrencyKeys) > 0 {
+				keys = ", keys " + set.keys()
 			}
-			set, err := ask(c.Context(), pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
-				if *system {
-					return q.AddSystemType(ctx, dbgen.AddSystemTypeParams{Name: p.Name, DefaultRefreshMinutes: p.DefaultRefreshMinutes})
-				}
-				return q.SetConnectorType(ctx, p)
-			})
-			if errors.Is(err, pgx.ErrNoRows) {
-				return fmt.Errorf("type %s is not the system's, and stays so: add a type of another name", p.Name)
-			}
-			if err != nil {
-				return refusedType(p, err)
-			}
-			if c.Flags().Changed("provider") {
-				set, err = ask(c.Context(), pool, "set_provider", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
-					return q.SetTypeProvider(ctx, named)
-				})
-				if err != nil {
-					return refusedProvider(named, err)
-				}
-			}
-			return out.show(c.OutOrStdout(), viewType(set), func(w io.Writer) error {
-				keys := ""
-				if len(set.ConcurrencyKeys) > 0 {
-					keys = ", keys " + keysOf(set)
-				}
-				_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s%s\n", set.Name, set.Kind, defaultOf(set), capOf(set), keys)
-				return err
-			})
+			_, err := fmt.Fprintf(w, "type %s, a %s: default refresh %s, most in flight %s%s\n", set.Name, printable(set.Kind), set.defaultRefresh(), set.cap(), printable(keys))
+			return err
 		})
 	}
 	return c
+}
+
+// typeGiven is what is given of a type.
+type typeGiven struct {
+	dbgen.SetConnectorTypeParams
+	system, setsKind, setsProvider bool
+	provider                       *string
+}
+
+func setType(ctx context.Context, pool *pgxpool.Pool, given typeGiven) (v typeView, _ error) {
+	p := given.SetConnectorTypeParams
+	if given.setsKind {
+		if err := kindStays(ctx, pool, p); err != nil {
+			return v, err
+		}
+	}
+	set, err := ask(ctx, pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+		if given.system {
+			return q.AddSystemType(ctx, dbgen.AddSystemTypeParams{Name: p.Name, DefaultRefreshMinutes: p.DefaultRefreshMinutes})
+		}
+		return q.SetConnectorType(ctx, p)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return v, staysNoSystemType(p.Name)
+	}
+	if err != nil {
+		return v, refusedType(p, err)
+	}
+	if given.setsProvider {
+		named := dbgen.SetTypeProviderParams{Name: p.Name, Provider: given.provider}
+		set, err = ask(ctx, pool, "set_provider", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+			return q.SetTypeProvider(ctx, named)
+		})
+		if err != nil {
+			return v, refusedProvider(named, err)
+		}
+	}
+	return viewType(set), nil
+}
+
+func staysNoSystemType(name string) error {
+	return fmt.Errorf("type %s is not the system's, and stays so: add a type of another name", name)
 }
 
 const kindSource, kindJob = "source", "job"
@@ -199,13 +225,25 @@ func kindStays(ctx context.Context, pool *pgxpool.Pool, p dbgen.SetConnectorType
 	case err != nil:
 		return fmt.Errorf("read the connector type: %w", err)
 	case standing.Kind != p.Kind:
-		return fmt.Errorf("type %s is a %s, and stays one: add a type of another name", p.Name, standing.Kind)
+		return staysOfKind(p.Name, standing.Kind)
 	}
 	return nil
 }
 
+func staysOfKind(name, kind string) error {
+	return fmt.Errorf("type %s is a %s, and stays one: add a type of another name", name, printable(kind))
+}
+
 func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
-	switch postgres.Constraint(err) {
+	if wrong := wrongOfType(postgres.Constraint(err), p); wrong != nil {
+		return wrong
+	}
+	return fmt.Errorf("add the connector type: %w", err)
+}
+
+// wrongOfType says what is wrong with a type, by the constraint that refuses it; nil: another one does.
+func wrongOfType(constraint string, p dbgen.SetConnectorTypeParams) error {
+	switch constraint {
 	case "connector_types_name_form":
 		return usagef("NAME %q: must match [a-z][a-z0-9_]* and have at most 63 characters", clip(p.Name, 70))
 	case "connector_types_name_is_the_systems":
@@ -219,14 +257,18 @@ func refusedType(p dbgen.SetConnectorTypeParams, err error) error {
 	case "connector_types_cap_range":
 		return usagef("--max-concurrent %d: must be 0 (no cap) or more", *p.MaxConcurrentSyncs)
 	}
-	return fmt.Errorf("add the connector type: %w", err)
+	return nil
+}
+
+func wrongProvider(provider *string) error {
+	return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(orDash(provider), 70))
 }
 
 func refusedProvider(p dbgen.SetTypeProviderParams, err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case postgres.Constraint(err) == "connector_types_provider_form":
-		return usagef("--provider %q: must match [a-z][a-z0-9_-]* and have at most 63 characters", clip(orDash(p.Provider), 70))
+		return wrongProvider(p.Provider)
 	case errors.As(err, &pg) && pg.Code == insufficientPrivilege:
 		return fmt.Errorf("name the provider: %s; DATABASE_URL's login must be a member of role %s, since blackout windows go by it", pg.Message, administratorRole)
 	}

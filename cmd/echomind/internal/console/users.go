@@ -139,13 +139,12 @@ func usersList(f *finder) *cobra.Command {
 	}
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			found, err := listUsers(c.Context(), pool, nil)
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printUsers(w, found) })
-		})
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]userView, error) { return listUsers(c.Context(), pool, nil) },
+			func(r *remote) ([]userView, error) { return r.users(c.Context()) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printUsers(w, found) })
 	}
 	return c
 }

@@ -121,21 +121,25 @@ func usersLinks(f *finder) *cobra.Command {
 	user := c.Flags().Int32("user", 0, "of this user alone")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
-			p := dbgen.ListIdentitiesParams{Page: maxUsers}
-			if *user != 0 {
-				p.UserID = user
-			}
+		p := dbgen.ListIdentitiesParams{Page: maxUsers}
+		if *user != 0 {
+			p.UserID = user
+		}
+		views, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]identityView, error) {
 			found, err := ask(c.Context(), pool, "identities", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.Identity, error) { return q.ListIdentities(ctx, p) })
 			if err != nil {
-				return fmt.Errorf("list whom issuers sign in: %w", err)
+				return nil, fmt.Errorf("list whom issuers sign in: %w", err)
 			}
 			views := make([]identityView, len(found))
 			for i, one := range found {
-				views[i] = identityView{one.Issuer, one.Subject, one.UserID, one.MadeAt}
+				views[i] = identityView{one.Issuer, one.Subject, one.UserID, utc(one.MadeAt)}
 			}
-			return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printIdentities(w, views) })
-		})
+			return views, nil
+		}, func(r *remote) ([]identityView, error) { return r.links(c.Context(), p.UserID) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), views, func(w io.Writer) error { return printIdentities(w, views) })
 	}
 	return c
 }

@@ -11,10 +11,10 @@ import (
 )
 
 const calendarUsers = `-- name: CalendarUsers :one
-SELECT count(*) FROM calendar_users WHERE calendar = $1::text
+SELECT count(*) FROM (SELECT FROM calendar_users WHERE calendar = $1::text LIMIT 10000) n
 `
 
-// How many connectors name a calendar.
+// How many connectors name a calendar, not counted beyond 10,000.
 func (q *Queries) CalendarUsers(ctx context.Context, calendar string) (int64, error) {
 	row := q.db.QueryRow(ctx, calendarUsers, calendar)
 	var count int64
@@ -55,7 +55,7 @@ func (q *Queries) GetCalendar(ctx context.Context, name string) (Calendar, error
 }
 
 const listCalendars = `-- name: ListCalendars :many
-SELECT c.name, c.version, c.time_zone, c.entries, c.created_at, c.created_by, c.updated_at, c.updated_by, (SELECT count(*) FROM calendar_users u WHERE u.calendar = c.name) AS connectors FROM calendars c ORDER BY c.name LIMIT $1::integer
+SELECT c.name, c.version, c.time_zone, c.entries, c.created_at, c.created_by, c.updated_at, c.updated_by, (SELECT count(*) FROM (SELECT FROM calendar_users u WHERE u.calendar = c.name LIMIT 10000) n) AS connectors FROM calendars c ORDER BY c.name LIMIT $1::integer
 `
 
 type ListCalendarsRow struct {
@@ -70,6 +70,7 @@ type ListCalendarsRow struct {
 	Connectors int64
 }
 
+// Each with how many connectors name it, not counted beyond 10,000.
 func (q *Queries) ListCalendars(ctx context.Context, page int32) ([]ListCalendarsRow, error) {
 	rows, err := q.db.Query(ctx, listCalendars, page)
 	if err != nil {

@@ -76,6 +76,39 @@ func (q *Queries) AddLimit(ctx context.Context, arg AddLimitParams) (int64, erro
 	return result.RowsAffected(), nil
 }
 
+const addType = `-- name: AddType :execrows
+INSERT INTO api.changeable_types (name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider)
+VALUES ($1::text, $2::text, $3::boolean, $4::integer, $5::integer, $6::text[], $7::text)
+ON CONFLICT (name) DO NOTHING
+`
+
+type AddTypeParams struct {
+	Name                  string
+	Kind                  string
+	System                bool
+	DefaultRefreshMinutes *int32
+	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
+	Provider              *string
+}
+
+// None where there is one of its name.
+func (q *Queries) AddType(ctx context.Context, arg AddTypeParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addType,
+		arg.Name,
+		arg.Kind,
+		arg.System,
+		arg.DefaultRefreshMinutes,
+		arg.MaxConcurrentSyncs,
+		arg.ConcurrencyKeys,
+		arg.Provider,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const calendarBlackouts = `-- name: CalendarBlackouts :many
 SELECT name::text AS name FROM api.changeable_blackouts WHERE calendar = $1::text ORDER BY name LIMIT $2::integer
 `
@@ -202,6 +235,36 @@ func (q *Queries) ChangeLimit(ctx context.Context, arg ChangeLimitParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const changeType = `-- name: ChangeType :execrows
+UPDATE api.changeable_types SET default_refresh_minutes = $1::integer, max_concurrent_syncs = $2::integer,
+    concurrency_keys = $3::text[], provider = $4::text
+WHERE name = $5::text AND (default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider) IS DISTINCT FROM
+    ($1::integer, $2::integer, $3::text[], $4::text)
+`
+
+type ChangeTypeParams struct {
+	DefaultRefreshMinutes *int32
+	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
+	Provider              *string
+	Name                  string
+}
+
+// None where that changes nothing.
+func (q *Queries) ChangeType(ctx context.Context, arg ChangeTypeParams) (int64, error) {
+	result, err := q.db.Exec(ctx, changeType,
+		arg.DefaultRefreshMinutes,
+		arg.MaxConcurrentSyncs,
+		arg.ConcurrencyKeys,
+		arg.Provider,
+		arg.Name,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deleteCalendar = `-- name: DeleteCalendar :execrows
 DELETE FROM api.changeable_calendars WHERE name = $1::text
 `
@@ -239,34 +302,28 @@ func (q *Queries) DeleteLimit(ctx context.Context, userID int32) (int64, error) 
 }
 
 const getCalendar = `-- name: GetCalendar :one
-SELECT name, version, time_zone, entries, jsonb_array_length(entries)::integer AS count, updated_at FROM calendars WHERE name = $1::text
+SELECT name, version, time_zone, entries, created_at, created_by, updated_at, updated_by, connectors FROM api.calendars WHERE name = $1::text
 `
 
-type GetCalendarRow struct {
-	Name      string
-	Version   int64
-	TimeZone  string
-	Entries   []byte
-	Count     int32
-	UpdatedAt time.Time
-}
-
-func (q *Queries) GetCalendar(ctx context.Context, name string) (GetCalendarRow, error) {
+func (q *Queries) GetCalendar(ctx context.Context, name string) (ApiCalendar, error) {
 	row := q.db.QueryRow(ctx, getCalendar, name)
-	var i GetCalendarRow
+	var i ApiCalendar
 	err := row.Scan(
 		&i.Name,
 		&i.Version,
 		&i.TimeZone,
 		&i.Entries,
-		&i.Count,
+		&i.CreatedAt,
+		&i.CreatedBy,
 		&i.UpdatedAt,
+		&i.UpdatedBy,
+		&i.Connectors,
 	)
 	return i, err
 }
 
 const getCondition = `-- name: GetCondition :one
-SELECT name, query, user_ids, timeout_ms, updated_at FROM api.conditions WHERE name = $1::text
+SELECT name, query, user_ids, timeout_ms, updated_at, created_at, created_by, updated_by, connectors FROM api.conditions WHERE name = $1::text
 `
 
 func (q *Queries) GetCondition(ctx context.Context, name string) (ApiCondition, error) {
@@ -278,12 +335,16 @@ func (q *Queries) GetCondition(ctx context.Context, name string) (ApiCondition, 
 		&i.UserIds,
 		&i.TimeoutMs,
 		&i.UpdatedAt,
+		&i.CreatedAt,
+		&i.CreatedBy,
+		&i.UpdatedBy,
+		&i.Connectors,
 	)
 	return i, err
 }
 
 const getKeyLimit = `-- name: GetKeyLimit :one
-SELECT key, most, held, waiting, updated_at, updated_by FROM api.key_limits WHERE key = $1::text
+SELECT key, most, held, waiting, updated_at, updated_by, created_at, created_by FROM api.key_limits WHERE key = $1::text
 `
 
 func (q *Queries) GetKeyLimit(ctx context.Context, key string) (ApiKeyLimit, error) {
@@ -296,6 +357,8 @@ func (q *Queries) GetKeyLimit(ctx context.Context, key string) (ApiKeyLimit, err
 		&i.Waiting,
 		&i.UpdatedAt,
 		&i.UpdatedBy,
+		&i.CreatedAt,
+		&i.CreatedBy,
 	)
 	return i, err
 }
@@ -318,7 +381,7 @@ func (q *Queries) GetLimit(ctx context.Context, userID int32) (ApiLimit, error) 
 }
 
 const listCalendars = `-- name: ListCalendars :many
-SELECT name, version, time_zone, jsonb_array_length(entries)::integer AS entries, updated_at FROM calendars WHERE name > $1::text ORDER BY name LIMIT $2::integer
+SELECT name, version, time_zone, entries, created_at, created_by, updated_at, updated_by, connectors FROM api.calendars WHERE name > $1::text ORDER BY name LIMIT $2::integer
 `
 
 type ListCalendarsParams struct {
@@ -326,29 +389,26 @@ type ListCalendarsParams struct {
 	Page  int32
 }
 
-type ListCalendarsRow struct {
-	Name      string
-	Version   int64
-	TimeZone  string
-	Entries   int32
-	UpdatedAt time.Time
-}
-
-func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([]ListCalendarsRow, error) {
+// connectors is null for who may not see how many name it, and so is who wrote it.
+func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([]ApiCalendar, error) {
 	rows, err := q.db.Query(ctx, listCalendars, arg.After, arg.Page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ListCalendarsRow{}
+	items := []ApiCalendar{}
 	for rows.Next() {
-		var i ListCalendarsRow
+		var i ApiCalendar
 		if err := rows.Scan(
 			&i.Name,
 			&i.Version,
 			&i.TimeZone,
 			&i.Entries,
+			&i.CreatedAt,
+			&i.CreatedBy,
 			&i.UpdatedAt,
+			&i.UpdatedBy,
+			&i.Connectors,
 		); err != nil {
 			return nil, err
 		}
@@ -361,7 +421,7 @@ func (q *Queries) ListCalendars(ctx context.Context, arg ListCalendarsParams) ([
 }
 
 const listConditions = `-- name: ListConditions :many
-SELECT name, query, user_ids, timeout_ms, updated_at FROM api.conditions WHERE name > $1::text ORDER BY name LIMIT $2::integer
+SELECT name, query, user_ids, timeout_ms, updated_at, created_at, created_by, updated_by, connectors FROM api.conditions WHERE name > $1::text ORDER BY name LIMIT $2::integer
 `
 
 type ListConditionsParams struct {
@@ -385,6 +445,10 @@ func (q *Queries) ListConditions(ctx context.Context, arg ListConditionsParams) 
 			&i.UserIds,
 			&i.TimeoutMs,
 			&i.UpdatedAt,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.UpdatedBy,
+			&i.Connectors,
 		); err != nil {
 			return nil, err
 		}
@@ -397,7 +461,7 @@ func (q *Queries) ListConditions(ctx context.Context, arg ListConditionsParams) 
 }
 
 const listKeyLimits = `-- name: ListKeyLimits :many
-SELECT key, most, held, waiting, updated_at, updated_by FROM api.key_limits WHERE key > $1::text ORDER BY key LIMIT $2::integer
+SELECT key, most, held, waiting, updated_at, updated_by, created_at, created_by FROM api.key_limits WHERE key > $1::text ORDER BY key LIMIT $2::integer
 `
 
 type ListKeyLimitsParams struct {
@@ -421,6 +485,8 @@ func (q *Queries) ListKeyLimits(ctx context.Context, arg ListKeyLimitsParams) ([
 			&i.Waiting,
 			&i.UpdatedAt,
 			&i.UpdatedBy,
+			&i.CreatedAt,
+			&i.CreatedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -556,6 +622,26 @@ func (q *Queries) LockLimit(ctx context.Context, userID int32) (ApiChangeableLim
 		&i.MaxConcurrentSyncs,
 		&i.MaxDocuments,
 		&i.MaxBytes,
+	)
+	return i, err
+}
+
+const lockType = `-- name: LockType :one
+SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM api.changeable_types WHERE name = $1::text FOR UPDATE
+`
+
+// For a change. None of whom the viewer may not change.
+func (q *Queries) LockType(ctx context.Context, name string) (ApiChangeableType, error) {
+	row := q.db.QueryRow(ctx, lockType, name)
+	var i ApiChangeableType
+	err := row.Scan(
+		&i.Name,
+		&i.Kind,
+		&i.System,
+		&i.DefaultRefreshMinutes,
+		&i.MaxConcurrentSyncs,
+		&i.ConcurrencyKeys,
+		&i.Provider,
 	)
 	return i, err
 }

@@ -144,7 +144,8 @@ func (q *Queries) DeleteBlackout(ctx context.Context, name string) (int64, error
 
 const getBlackout = `-- name: GetBlackout :one
 SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
-    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries,
+    b.created_at::timestamptz AS created_at, b.created_by, b.updated_by, b.held
 FROM api.blackouts b WHERE b.name = $1::text
 `
 
@@ -161,6 +162,10 @@ type GetBlackoutRow struct {
 	Version          int64
 	TimeZone         string
 	Entries          []byte
+	CreatedAt        time.Time
+	CreatedBy        *string
+	UpdatedBy        *string
+	Held             *int64
 }
 
 // One that the viewer sees, with its times.
@@ -180,13 +185,18 @@ func (q *Queries) GetBlackout(ctx context.Context, name string) (GetBlackoutRow,
 		&i.Version,
 		&i.TimeZone,
 		&i.Entries,
+		&i.CreatedAt,
+		&i.CreatedBy,
+		&i.UpdatedBy,
+		&i.Held,
 	)
 	return i, err
 }
 
 const listBlackouts = `-- name: ListBlackouts :many
 SELECT b.name::text AS name, b.calendar::text AS calendar, b.user_id, b.type, b.provider, b.except_connectors::integer[] AS except_connectors, b.mode::text AS mode,
-    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries
+    b.spread_minutes::integer AS spread_minutes, b.updated_at::timestamptz AS updated_at, b.version::bigint AS version, b.time_zone::text AS time_zone, b.entries::jsonb AS entries,
+    b.created_at::timestamptz AS created_at, b.created_by, b.updated_by, b.held
 FROM api.blackouts b WHERE b.name > $1::text ORDER BY b.name LIMIT $2::integer
 `
 
@@ -208,6 +218,10 @@ type ListBlackoutsRow struct {
 	Version          int64
 	TimeZone         string
 	Entries          []byte
+	CreatedAt        time.Time
+	CreatedBy        *string
+	UpdatedBy        *string
+	Held             *int64
 }
 
 // Those that the viewer sees, with their times.
@@ -233,6 +247,10 @@ func (q *Queries) ListBlackouts(ctx context.Context, arg ListBlackoutsParams) ([
 			&i.Version,
 			&i.TimeZone,
 			&i.Entries,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.UpdatedBy,
+			&i.Held,
 		); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,57 @@ func (q *Queries) ConnectorsBehind(ctx context.Context, arg ConnectorsBehindPara
 	return items, nil
 }
 
+const documentName = `-- name: DocumentName :one
+SELECT source_id FROM api.documents WHERE connector_id = $1 AND id = $2
+`
+
+type DocumentNameParams struct {
+	ConnectorID int32
+	ID          int64
+}
+
+func (q *Queries) DocumentName(ctx context.Context, arg DocumentNameParams) (string, error) {
+	row := q.db.QueryRow(ctx, documentName, arg.ConnectorID, arg.ID)
+	var source_id string
+	err := row.Scan(&source_id)
+	return source_id, err
+}
+
+const documentNumbers = `-- name: DocumentNumbers :many
+SELECT id, source_id FROM api.documents WHERE connector_id = $1 AND source_id = ANY ($2::text[])
+`
+
+type DocumentNumbersParams struct {
+	ConnectorID int32
+	Names       []string
+}
+
+type DocumentNumbersRow struct {
+	ID       int64
+	SourceID string
+}
+
+// The numbers of some documents of a connector that the viewer sees.
+func (q *Queries) DocumentNumbers(ctx context.Context, arg DocumentNumbersParams) ([]DocumentNumbersRow, error) {
+	rows, err := q.db.Query(ctx, documentNumbers, arg.ConnectorID, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DocumentNumbersRow{}
+	for rows.Next() {
+		var i DocumentNumbersRow
+		if err := rows.Scan(&i.ID, &i.SourceID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const documentsOf = `-- name: DocumentsOf :many
 SELECT d.connector_id::integer AS connector_id, d.source_id::text AS source_id, d.title::text AS title, d.url::text AS url, d.media_type::text AS media_type, d.status::text AS status, coalesce(d.error, '')::text AS error,
     d.chunk_count::integer AS chunk_count, d.updated_at::timestamptz AS updated_at, d.is_end::boolean AS is_end

@@ -221,6 +221,49 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]ApiAudi
 	return items, nil
 }
 
+const listIdentities = `-- name: ListIdentities :many
+SELECT issuer, subject, user_id, made_at FROM api.identities
+WHERE (issuer, subject) > ($1::text, $2::text) AND ($3::integer IS NULL OR user_id = $3)
+ORDER BY issuer, subject LIMIT $4::integer
+`
+
+type ListIdentitiesParams struct {
+	AfterIssuer  string
+	AfterSubject string
+	UserID       *int32
+	Page         int32
+}
+
+func (q *Queries) ListIdentities(ctx context.Context, arg ListIdentitiesParams) ([]ApiIdentity, error) {
+	rows, err := q.db.Query(ctx, listIdentities,
+		arg.AfterIssuer,
+		arg.AfterSubject,
+		arg.UserID,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ApiIdentity{}
+	for rows.Next() {
+		var i ApiIdentity
+		if err := rows.Scan(
+			&i.Issuer,
+			&i.Subject,
+			&i.UserID,
+			&i.MadeAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listTokens = `-- name: ListTokens :many
 SELECT id, user_id, name, role, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, role_now FROM api.tokens
 WHERE id > $1 AND ($2::integer IS NULL OR user_id = $2)
@@ -286,6 +329,48 @@ func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, e
 			&i.MaxConcurrentSyncs,
 			&i.ConcurrencyKeys,
 			&i.Provider,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listUsers = `-- name: ListUsers :many
+SELECT u.user_id::integer AS user_id, coalesce(u.role, '')::text AS role, u.groups::text[] AS groups, u.leads::text[] AS leads FROM api.users_behind($1::integer, $2::integer) u
+`
+
+type ListUsersParams struct {
+	After int32
+	Page  int32
+}
+
+type ListUsersRow struct {
+	UserID int32
+	Role   string
+	Groups []string
+	Leads  []string
+}
+
+// role is empty where nobody has said what it is.
+func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUsersRow, error) {
+	rows, err := q.db.Query(ctx, listUsers, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ListUsersRow{}
+	for rows.Next() {
+		var i ListUsersRow
+		if err := rows.Scan(
+			&i.UserID,
+			&i.Role,
+			&i.Groups,
+			&i.Leads,
 		); err != nil {
 			return nil, err
 		}

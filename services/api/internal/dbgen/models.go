@@ -37,6 +37,18 @@ type ApiAudit struct {
 	After       []byte
 }
 
+type ApiCalendar struct {
+	Name       string
+	Version    int64
+	TimeZone   string
+	Entries    []byte
+	CreatedAt  time.Time
+	CreatedBy  *string
+	UpdatedAt  time.Time
+	UpdatedBy  *string
+	Connectors *int64
+}
+
 type ApiChangeable struct {
 	ID                 int32
 	Name               string
@@ -111,12 +123,26 @@ type ApiChangeableLimit struct {
 	MaxBytes           *int64
 }
 
+type ApiChangeableType struct {
+	Name                  string
+	Kind                  string
+	System                bool
+	DefaultRefreshMinutes *int32
+	MaxConcurrentSyncs    *int32
+	ConcurrencyKeys       []string
+	Provider              *string
+}
+
 type ApiCondition struct {
-	Name      string
-	Query     *string
-	UserIds   []int32
-	TimeoutMs int32
-	UpdatedAt time.Time
+	Name       string
+	Query      *string
+	UserIds    []int32
+	TimeoutMs  int32
+	UpdatedAt  time.Time
+	CreatedAt  time.Time
+	CreatedBy  *string
+	UpdatedBy  *string
+	Connectors int64
 }
 
 type ApiConnector struct {
@@ -179,6 +205,19 @@ type ApiConnector struct {
 	MayChange          bool
 }
 
+type ApiConnectorCount struct {
+	Type       string
+	Status     string
+	Connectors int64
+}
+
+type ApiIdentity struct {
+	Issuer  string
+	Subject string
+	UserID  *int32
+	MadeAt  *time.Time
+}
+
 type ApiKeyLimit struct {
 	Key       string
 	Most      int32
@@ -186,6 +225,16 @@ type ApiKeyLimit struct {
 	Waiting   int32
 	UpdatedAt time.Time
 	UpdatedBy *string
+	CreatedAt time.Time
+	CreatedBy *string
+}
+
+type ApiKeysWaited struct {
+	Key     string
+	Waiting int64
+	Oldest  time.Time
+	Most    *int32
+	Held    int64
 }
 
 type ApiLimit struct {
@@ -246,6 +295,17 @@ type ApiRun struct {
 	ProgressText       *string
 	Warnings           []string
 	Result             []byte
+}
+
+type ApiSystemJob struct {
+	ID          int32
+	Type        string
+	Status      string
+	NextSyncAt  *time.Time
+	CompletedAt *time.Time
+	Verdict     *string
+	Reason      *string
+	Result      []byte
 }
 
 type ApiToken struct {

@@ -35,8 +35,9 @@ WHERE status <> 'running' AND completed_at >= $1::timestamptz
     AND ($4::text IS NULL OR status = $4)
     AND ($5::text IS NULL OR type = $5)
     AND (NOT $6::boolean OR type = ANY ((SELECT api.job_types())::text[]))
+    AND ($7::integer IS NULL OR api.is_of(connector_id, $7))
 ORDER BY completed_at DESC, id DESC
-LIMIT $7::integer
+LIMIT $8::integer
 `
 
 type EndedRunsParams struct {
@@ -46,6 +47,7 @@ type EndedRunsParams struct {
 	Status   *string
 	Type     *string
 	Jobs     bool
+	Owner    *int32
 	Page     int32
 }
 
@@ -58,6 +60,7 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 		arg.Status,
 		arg.Type,
 		arg.Jobs,
+		arg.Owner,
 		arg.Page,
 	)
 	if err != nil {
@@ -228,8 +231,9 @@ const openRuns = `-- name: OpenRuns :many
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs
 WHERE status = 'running' AND id > $1::uuid AND id <= $2::uuid AND ($3::text IS NULL OR type = $3)
     AND (NOT $4::boolean OR type = ANY ((SELECT api.job_types())::text[]))
+    AND ($5::integer IS NULL OR api.is_of(connector_id, $5))
 ORDER BY id
-LIMIT $5::integer
+LIMIT $6::integer
 `
 
 type OpenRunsParams struct {
@@ -237,6 +241,7 @@ type OpenRunsParams struct {
 	Through uuid.UUID
 	Type    *string
 	Jobs    bool
+	Owner   *int32
 	Page    int32
 }
 
@@ -247,6 +252,7 @@ func (q *Queries) OpenRuns(ctx context.Context, arg OpenRunsParams) ([]ApiRun, e
 		arg.Through,
 		arg.Type,
 		arg.Jobs,
+		arg.Owner,
 		arg.Page,
 	)
 	if err != nil {
