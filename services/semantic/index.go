@@ -88,7 +88,12 @@ func (x *Index) run(ctx context.Context) error {
 	defer ticker.Stop()
 	step := x.Look
 	for {
-		if err := step(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errDown) && !postgres.Locked(err) {
+		err := step(ctx)
+		switch {
+		case err == nil || ctx.Err() != nil || errors.Is(err, errDown):
+		case postgres.Locked(err):
+			x.log.Info("somebody else has the turn of the search index; tried again", "err", err)
+		default:
 			x.log.Warn("the search index is behind; tried again", "err", err)
 		}
 		select {

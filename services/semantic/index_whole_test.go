@@ -3,7 +3,11 @@
 package semantic
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -108,4 +112,110 @@ func TestARunStandsInLineOnceAndTheLineIsBounded(t *testing.T) {
 	require.Equal(t, run, w.take(1)[0])
 	require.False(t, w.isFull())
 	require.Len(t, w.take(2*maxWhole), maxWhole-1)
+}
+
+// emptyRun is a run that is whole and has brought nothing, and that nobody has named yet.
+func (x *indexed) emptyRun() trip {
+	x.t.Helper()
+	c := x.syncing()
+	c.tells(0)
+	return c
+}
+
+// completes is one look of each kind.
+func (x *indexed) completes() error {
+	return errors.Join(x.CompleteStored(ctx), x.index.Look(ctx))
+}
+
+func TestALongQueueOfFewConnectorsStopsNoCompletion(t *testing.T) {
+	x := newIndexed(t)
+	var runs []trip
+	for range 60 {
+		runs = append(runs, x.emptyRun())
+	}
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT g, 1000000 + g % 10 FROM generate_series(1, 400000) g`)
+	x.exec(`VACUUM ANALYZE search_index_changes`)
+	x.exec(`ANALYZE open_runs`)
+	require.NoError(t, x.CompleteStored(ctx))
+	_, err := x.index.completeFound(ctx, x.index.whole.take(wholeLook))
+	require.NoError(t, err)
+	for _, c := range runs {
+		require.Equal(t, "skipped", c.verdict())
+	}
+}
+
+// failsFor has the completion of one run, or of every run, fail.
+func (x *indexed) failsFor(code string, run any) {
+	x.t.Helper()
+	x.exec(fmt.Sprintf(`CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF OLD.id = coalesce(nullif('%v', '<nil>')::uuid, OLD.id) THEN RAISE EXCEPTION 'no' USING ERRCODE = '%s'; END IF; RETURN OLD; END $$`, run, code))
+	x.exec(`CREATE TRIGGER fails BEFORE DELETE ON open_runs FOR EACH ROW EXECUTE FUNCTION fails()`)
+}
+
+func TestACompletionThatGetsNoAnswerStopsNoOther(t *testing.T) {
+	x := newIndexed(t)
+	runs := x.whole(1, 1, 1)
+	x.failsFor("57014", x.emptyRun().session)
+	require.NoError(t, x.completes())
+	for _, r := range runs {
+		require.Equal(t, "completed", r.verdict())
+	}
+	require.NoError(t, x.mirrors())
+}
+
+func TestCompletionsThatFailAreSaidTogether(t *testing.T) {
+	x := newIndexed(t)
+	for range 30 {
+		x.emptyRun()
+	}
+	x.failsFor("42P01", nil)
+	var said strings.Builder
+	x.index.log = slog.New(slog.NewTextHandler(&said, nil))
+	require.NoError(t, x.completes())
+	require.Equal(t, 1, strings.Count(said.String(), "\n"), said.String())
+	require.Contains(t, said.String(), "runs=30")
+}
+
+func TestRunsThatBringNothingAreCompletedBehindManyThatWaitForQdrant(t *testing.T) {
+	x := newIndexed(t)
+	x.whole(slices.Repeat([]int{1}, turnChanges+6)...)
+	empty := x.emptyRun()
+	x.failing.Store(every)
+	require.ErrorIs(t, x.completes(), errIndex)
+	require.Equal(t, "skipped", empty.verdict())
+	x.failing.Store("")
+	require.NoError(t, x.completes())
+	require.Zero(t, x.count("scheduler_runs WHERE status = 'running'"))
+}
+
+func TestWhatIsDeletedLeavesTheIndexBeforeAllOfALargeRunThatCameLater(t *testing.T) {
+	x := newIndexed(t)
+	first := x.synced(map[string]string{"plan": "aardvark"})
+	x.exec(`DELETE FROM documents WHERE connector_id = $1`, first.connector)
+	large := x.emptyRun()
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT 1000000 + g, $1 FROM generate_series(1, $2) g`, large.connector, 20*turnChanges)
+	x.exec(`CREATE TABLE brought (connector_id integer, turn bigint)`)
+	x.exec(`CREATE FUNCTION brought() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+		INSERT INTO brought SELECT OLD.connector_id, last_value FROM search_index_turns; RETURN NULL; END $$`)
+	x.exec(`CREATE TRIGGER brought AFTER DELETE ON search_index_changes FOR EACH ROW EXECUTE FUNCTION brought()`)
+	before := x.turns()
+	x.index.whole.add(large.session)
+	require.NoError(t, x.index.applyChanges(ctx))
+	require.LessOrEqual(t, one[int64](x.fixture, `SELECT turn FROM brought WHERE connector_id = $1`, first.connector)-before, int64(2))
+	require.Equal(t, "skipped", large.verdict())
+}
+
+func TestRunsThatEndAllTheTimeKeepNoLookFromItsTurn(t *testing.T) {
+	x := newIndexed(t)
+	ended := make(chan error, 1)
+	go func() { ended <- x.index.applyChanges(ctx) }()
+	for {
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+			return
+		default:
+			x.index.whole.add(uuid.New())
+		}
+	}
 }
