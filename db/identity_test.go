@@ -167,7 +167,7 @@ func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
 	b.exec(aDelivery("msg_aaaaaaaaaaaaaaaaaaaa", "webhook.test", "'{}'", "'pending', now(), NULL, NULL"))
 	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.sources", "api.chunks", "api.locks", "api.limits", "api.chained", "api.blackouts", "api.conditions", "api.scheduled_jobs",
 		"api.calendar_users", "api.changeable_calendars", "api.changeable_blackouts", "api.webhooks", "api.webhook_deliveries", "api.changeable_webhooks",
-		"api.changeable_limits", "api.key_limits", "api.changeable_key_limits"} {
+		"api.changeable_limits", "api.key_limits", "api.changeable_key_limits", "api.by_freshness"} {
 		b.exec(`BEGIN`)
 		b.exec(`SET LOCAL ROLE echomind_api`)
 		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {

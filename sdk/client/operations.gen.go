@@ -1248,6 +1248,24 @@ func (e ConnectorsListParamsScope) Valid() bool {
 	}
 }
 
+// Defines values for ConnectorsListParamsSort.
+const (
+	ConnectorsListParamsSortFreshness ConnectorsListParamsSort = "freshness"
+	ConnectorsListParamsSortID        ConnectorsListParamsSort = "id"
+)
+
+// Valid indicates whether the value is a known member of the ConnectorsListParamsSort enum.
+func (e ConnectorsListParamsSort) Valid() bool {
+	switch e {
+	case ConnectorsListParamsSortFreshness:
+		return true
+	case ConnectorsListParamsSortID:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DocumentsListParamsStatus.
 const (
 	DocumentsListParamsStatusDeleted DocumentsListParamsStatus = "deleted"
@@ -3248,6 +3266,9 @@ type ConnectorsListParams struct {
 	// Late Only those that are older than fresh_within_minutes says. One that never synced counts from when it was added.
 	Late *bool `form:"late,omitempty" json:"late,omitempty"`
 
+	// Sort freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first whose last sync is longest ago. One that never synced counts from when it was added.
+	Sort *ConnectorsListParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
 	// Counts Whether to count the documents of each, for which they are read.
 	Counts *bool `form:"counts,omitempty" json:"counts,omitempty"`
 
@@ -3263,6 +3284,9 @@ type ConnectorsListParamsStatus string
 
 // ConnectorsListParamsScope defines parameters for ConnectorsList.
 type ConnectorsListParamsScope string
+
+// ConnectorsListParamsSort defines parameters for ConnectorsList.
+type ConnectorsListParamsSort string
 
 // ConnectorsCreateParams defines parameters for ConnectorsCreate.
 type ConnectorsCreateParams struct {
@@ -4020,7 +4044,7 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/conditions/{name} (the `ConditionsGet` operationId).
 	ConditionsGet(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ConnectorsList List the connectors that you see, by number
+	// ConnectorsList List the connectors that you see, by number or by freshness
 	//
 	// Scope: read.
 	//
@@ -4986,7 +5010,7 @@ func (c *Client) ConditionsGet(ctx context.Context, name string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// ConnectorsList List the connectors that you see, by number
+// ConnectorsList List the connectors that you see, by number or by freshness
 //
 // Scope: read.
 //
@@ -7455,6 +7479,18 @@ func NewConnectorsListRequest(server string, params *ConnectorsListParams) (*htt
 		if params.Late != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "late", *params.Late, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -11500,7 +11536,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/conditions/{name} (the `ConditionsGet` operationId).
 	ConditionsGetWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*ConditionsGetResponse, error)
 
-	// ConnectorsListWithResponse List the connectors that you see, by number
+	// ConnectorsListWithResponse List the connectors that you see, by number or by freshness
 	//
 	// Scope: read.
 	//
@@ -16099,7 +16135,7 @@ func (c *ClientWithResponses) ConditionsGetWithResponse(ctx context.Context, nam
 	return ParseConditionsGetResponse(rsp)
 }
 
-// ConnectorsListWithResponse List the connectors that you see, by number
+// ConnectorsListWithResponse List the connectors that you see, by number or by freshness
 //
 // Scope: read.
 //
