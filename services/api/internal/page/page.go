@@ -116,6 +116,7 @@ func New(service Service) http.Handler {
 		"GET /sources/add":                p.add,
 		"POST /sources/add":               p.create,
 		"GET /sources/{id}":               p.source,
+		"GET /sources/{id}/documents":     p.documents,
 		"GET /sources/{id}/schedule":      p.schedule,
 		"POST /sources/{id}/schedule":     p.changeSchedule,
 		"POST /sources/{id}/files":        p.upload,
