@@ -54,11 +54,64 @@ CREATE OR REPLACE FUNCTION api.freshness_through(after timestamptz, after_id int
     ORDER BY f.fresh_until, f.connector_id OFFSET least(look, 100000) LIMIT 1
 $$;
 -- +goose StatementEnd
+-- api.waiting: those that wait for a place of a concurrency key, the longest due first.
+DROP INDEX CONCURRENTLY IF EXISTS key_waiters_due;
+CREATE INDEX CONCURRENTLY key_waiters_due ON key_waiters (due_at, connector_id);
+
+-- What waits of what the viewer sees, the longest first: what is due, for a place of a key or for its turn, since it is due; what waits for a worker, since its message was sent; and a
+-- run that waits for a lock, since it asked. It looks at so many of all that wait, and answers with up to page of them. Where it ends before the last, a row with is_end says as far as where.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.waiting(after timestamptz, after_id integer, page integer, look integer)
+    RETURNS TABLE (connector_id integer, since timestamptz, is_end boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp SET plan_cache_mode = force_custom_plan AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    most   integer := least(look, 10000) + 1;
+    looked integer := 0;
+    shown  integer := 0;
+    w      record;
+BEGIN
+    is_end := false;
+    FOR w IN SELECT u.id, u.at FROM (
+            (SELECT d.id, d.due_at AS at FROM connector_types t CROSS JOIN LATERAL (SELECT c.id, c.due_at FROM connectors c
+                WHERE c.type = t.name AND c.due_at <= moment AND c.due_at >= after AND (c.due_at, c.id) > (after, after_id) ORDER BY c.due_at, c.id LIMIT most) d)
+            UNION ALL (SELECT k.connector_id, k.due_at FROM key_waiters k
+                WHERE k.due_at <= moment AND (k.due_at, k.connector_id) > (after, after_id) ORDER BY k.due_at, k.connector_id LIMIT most)
+            UNION ALL (SELECT r.connector_id, r.dispatched_at FROM connector_types t CROSS JOIN LATERAL (SELECT o.connector_id, o.dispatched_at FROM open_runs o
+                WHERE o.type = t.name AND o.picked_up_at IS NULL AND o.dispatched_at >= after AND (o.dispatched_at, o.connector_id) > (after, after_id)
+                ORDER BY o.dispatched_at, o.connector_id LIMIT most) r)
+            UNION ALL (SELECT o.connector_id, min(a.since) FROM lock_waiters a JOIN open_runs o ON o.id = a.run_id AND o.picked_up_at IS NOT NULL
+                WHERE a.expires_at > moment GROUP BY o.connector_id HAVING (min(a.since), o.connector_id) > (after, after_id))) u
+        ORDER BY u.at, u.id LIMIT most
+    LOOP
+        IF looked = most - 1 OR shown = page THEN
+            is_end := true;
+            connector_id := after_id;
+            since := after;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        looked := looked + 1;
+        after := w.at;
+        after_id := w.id;
+        IF api.sees_connector(w.id) THEN
+            shown := shown + 1;
+            connector_id := w.id;
+            since := w.at;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
 REVOKE ALL ON FUNCTION api.freshness_through(timestamptz, integer, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION api.freshness_through(timestamptz, integer, integer) TO echomind_api;
 GRANT SELECT ON api.by_freshness TO echomind_api;
+REVOKE ALL ON FUNCTION api.waiting(timestamptz, integer, integer, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION api.waiting(timestamptz, integer, integer, integer) TO echomind_api;
 
 -- +goose Down
+DROP FUNCTION IF EXISTS api.waiting(timestamptz, integer, integer, integer);
+DROP INDEX CONCURRENTLY IF EXISTS key_waiters_due;
 DROP FUNCTION IF EXISTS api.freshness_through(timestamptz, integer, integer);
 DROP VIEW IF EXISTS api.by_freshness;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_order;

@@ -133,6 +133,7 @@ func New(service Service) http.Handler {
 		"POST /operations/{id}/cancel":    p.cancelOperation,
 		"GET /events":                     p.events,
 		"GET /search":                     p.search,
+		"GET /queue":                      p.queue,
 		"GET /runs":                       p.runs,
 		"POST /runs/{run}/cancel":         p.cancel,
 		"GET /problems":                   p.problems,
