@@ -36,7 +36,7 @@ var mayReadMore = []struct {
 	{"SELECT c.connector_id::integer AS connector_id, c.type::text AS type, c.verdict", "moves.complete, as above", 110},
 	{"SELECT p.place::integer AS place", "moves.pick_up_all, as above", 110},
 	{"SELECT d.place::integer AS place", "moves.drain_all, as above", 110},
-	{"SELECT s.place::integer AS place", "moves.skip_all, as above", 110},
+	{"SELECT s.place::integer AS place", "moves.skip_all, as above; 14 of it write the place in the order of freshness", 120},
 	{"SELECT c.place::integer AS place", "moves.complete_all, as above", 110},
 	{"SELECT at - 1, c.id, c.type, moves.complete_locked(", "what it does of one run, whose statements are counted one by one", 110},
 	{"-- The types that have something due", "walks over the index entries of what was claimed since the last vacuum, here everything", 150},
