@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/identity"
 )
 
@@ -55,5 +56,25 @@ func TestAPageByFreshnessReadsWhatItsViewerSees(t *testing.T) {
 				t.Errorf("%s reads %d buffers, want at most %d:\n%s", name, n, c.most, plan)
 			}
 		})
+	}
+}
+
+func TestConnectorsOfBeforeTheMigrationHaveTheirPlaceByFreshness(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id, fresh_within_minutes) SELECT 'c', 'web', 7, CASE WHEN n % 2 = 0 THEN 60 END FROM generate_series(1, 2500) n`)
+	for one[int](b, `SELECT max(version_id)::integer FROM goose_db_version`) >= 29 {
+		if err := db.Down(t.Context(), b.url, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := one[int](b, `SELECT count(*) FROM connector_freshness`); n != 1250 {
+		t.Errorf("%d say how old they may be", n)
+	}
+	if err := db.Up(t.Context(), b.url); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int](b, `SELECT count(*) FROM connector_freshness f JOIN connectors c ON c.id = f.connector_id
+		WHERE f.fresh_until = c.created_at + make_interval(mins => coalesce(c.fresh_within_minutes, 52560000))`); n != 2500 {
+		t.Errorf("%d have their place", n)
 	}
 }
