@@ -167,14 +167,15 @@ func TestWhoeverIsServedForNobodySeesNothing(t *testing.T) {
 	b.exec(aDelivery("msg_aaaaaaaaaaaaaaaaaaaa", "webhook.test", "'{}'", "'pending', now(), NULL, NULL"))
 	for _, view := range []string{"api.connectors", "api.runs", "api.audit", "api.tokens", "api.evidence", "api.documents", "api.sources", "api.chunks", "api.locks", "api.limits", "api.chained", "api.blackouts", "api.conditions", "api.scheduled_jobs",
 		"api.calendar_users", "api.changeable_calendars", "api.changeable_blackouts", "api.webhooks", "api.webhook_deliveries", "api.changeable_webhooks",
-		"api.changeable_limits", "api.key_limits", "api.changeable_key_limits"} {
+		"api.changeable_limits", "api.key_limits", "api.changeable_key_limits", "api.by_freshness"} {
 		b.exec(`BEGIN`)
 		b.exec(`SET LOCAL ROLE echomind_api`)
 		if n := one[int](b, `SELECT count(*) FROM `+view); n != 0 {
 			t.Errorf("%s shows %d rows", view, n)
 		}
 		if n := one[int](b, `SELECT (SELECT count(*) FROM api.failed_documents($1, 5)) + (SELECT count(api.documents_through($1, '', 0)))
-			+ (SELECT count(*) FROM api.documents_of(ARRAY[$1::integer], '', NULL, NULL, 5, 1000, 1000))`, id); n != 0 {
+			+ (SELECT count(*) FROM api.documents_of(ARRAY[$1::integer], '', NULL, NULL, 5, 1000, 1000))
+			+ (SELECT count(*) FROM api.waiting('0001-01-01Z', 0, 5, 1000))`, id); n != 0 {
 			t.Errorf("documents are counted: %d", n)
 		}
 		b.exec(`ROLLBACK`)

@@ -20,6 +20,7 @@ const (
 	ConnectorStatus  Operation = "connectors.status"
 	WhyConnector     Operation = "connectors.why"
 	GlanceConnectors Operation = "connectors.glance"
+	ListQueue        Operation = "queue.list"
 	PreviewSchedule  Operation = "connectors.schedule.preview"
 	MakeBadge        Operation = "connectors.badge.make"
 	RevokeBadge      Operation = "connectors.badge.revoke"
@@ -136,6 +137,7 @@ var rules = map[Operation]Rule{
 	ConnectorStatus:  {Read, User, ToSee},
 	WhyConnector:     {Read, User, ToSee},
 	GlanceConnectors: {Read, User, Nothing},
+	ListQueue:        {Read, User, Nothing},
 	PreviewSchedule:  {Read, User, ToSee},
 	MakeBadge:        {Write, User, ToChange},
 	RevokeBadge:      {Write, User, ToChange},

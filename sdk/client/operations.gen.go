@@ -1110,6 +1110,33 @@ func (e UserRole) Valid() bool {
 	}
 }
 
+// Defines values for WaitingStatus.
+const (
+	WaitingStatusACTIVE   WaitingStatus = "ACTIVE"
+	WaitingStatusDISABLED WaitingStatus = "DISABLED"
+	WaitingStatusERROR    WaitingStatus = "ERROR"
+	WaitingStatusPENDING  WaitingStatus = "PENDING"
+	WaitingStatusSYNCING  WaitingStatus = "SYNCING"
+)
+
+// Valid indicates whether the value is a known member of the WaitingStatus enum.
+func (e WaitingStatus) Valid() bool {
+	switch e {
+	case WaitingStatusACTIVE:
+		return true
+	case WaitingStatusDISABLED:
+		return true
+	case WaitingStatusERROR:
+		return true
+	case WaitingStatusPENDING:
+		return true
+	case WaitingStatusSYNCING:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WebhookEvents.
 const (
 	WebhookEventsDisabled  WebhookEvents = "disabled"
@@ -1281,6 +1308,24 @@ func (e ConnectorsListParamsScope) Valid() bool {
 	case ConnectorsListParamsScopeSystem:
 		return true
 	case ConnectorsListParamsScopeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ConnectorsListParamsSort.
+const (
+	ConnectorsListParamsSortFreshness ConnectorsListParamsSort = "freshness"
+	ConnectorsListParamsSortID        ConnectorsListParamsSort = "id"
+)
+
+// Valid indicates whether the value is a known member of the ConnectorsListParamsSort enum.
+func (e ConnectorsListParamsSort) Valid() bool {
+	switch e {
+	case ConnectorsListParamsSortFreshness:
+		return true
+	case ConnectorsListParamsSortID:
 		return true
 	default:
 		return false
@@ -2873,6 +2918,13 @@ type PutTypeBody struct {
 // PutTypeBodyKind It stays what it is.
 type PutTypeBodyKind string
 
+// QueuePageBody defines model for QueuePageBody.
+type QueuePageBody struct {
+	// NextPageToken Null where there are no more. A page may have fewer than asked for, and a next one.
+	NextPageToken *string    `json:"next_page_token"`
+	Waiting       *[]Waiting `json:"waiting"`
+}
+
 // ReadCalendarBody defines model for ReadCalendarBody.
 type ReadCalendarBody struct {
 	// Entries Days, spans and rules.
@@ -3277,6 +3329,31 @@ type UserPageBody struct {
 	Users         *[]User `json:"users"`
 }
 
+// Waiting defines model for Waiting.
+type Waiting struct {
+	// Cause For what it waits, for programs, as /why has it.
+	Cause       string `json:"cause"`
+	ConnectorID int32  `json:"connector_id"`
+	Name        string `json:"name"`
+
+	// Next What happens next, and who does it.
+	Next string `json:"next"`
+
+	// Position Which one of its type's it is of those that are due, or that are PENDING; null where it waits for a key or a lock.
+	Position *int64 `json:"position"`
+
+	// Since Since when: since it is due; PENDING, since its message was sent; SYNCING, since it asked for the lock.
+	Since  time.Time     `json:"since"`
+	Status WaitingStatus `json:"status"`
+	Type   string        `json:"type"`
+
+	// Why The same in a sentence.
+	Why string `json:"why"`
+}
+
+// WaitingStatus defines model for Waiting.Status.
+type WaitingStatus string
+
 // Webhook defines model for Webhook.
 type Webhook struct {
 	// ConnectorID The one connector that it is about; null = all that its owner sees.
@@ -3515,6 +3592,9 @@ type ConnectorsListParams struct {
 	// Late Only those that are older than fresh_within_minutes says. One that never synced counts from when it was added.
 	Late *bool `form:"late,omitempty" json:"late,omitempty"`
 
+	// Sort freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first whose last sync is longest ago. One that never synced counts from when it was added.
+	Sort *ConnectorsListParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
 	// Counts Whether to count the documents of each, for which they are read.
 	Counts *bool `form:"counts,omitempty" json:"counts,omitempty"`
 
@@ -3530,6 +3610,9 @@ type ConnectorsListParamsStatus string
 
 // ConnectorsListParamsScope defines parameters for ConnectorsList.
 type ConnectorsListParamsScope string
+
+// ConnectorsListParamsSort defines parameters for ConnectorsList.
+type ConnectorsListParamsSort string
 
 // ConnectorsCreateParams defines parameters for ConnectorsCreate.
 type ConnectorsCreateParams struct {
@@ -3869,6 +3952,15 @@ type OperationsResultsParams struct {
 
 // OperationsResultsParamsResult defines parameters for OperationsResults.
 type OperationsResultsParamsResult string
+
+// QueueListParams defines parameters for QueueList.
+type QueueListParams struct {
+	// PageSize How many at most.
+	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken The next_page_token of an earlier page.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
 
 // RunsListParams defines parameters for RunsList.
 type RunsListParams struct {
@@ -4338,7 +4430,7 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/conditions/{name} (the `ConditionsGet` operationId).
 	ConditionsGet(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ConnectorsList List the connectors that you see, by number
+	// ConnectorsList List the connectors that you see, by number or by freshness
 	//
 	// Scope: read.
 	//
@@ -4760,6 +4852,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/operations/{id}/results (the `OperationsResults` operationId).
 	OperationsResults(ctx context.Context, id int32, params *OperationsResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// QueueList List what waits to run, the longest first, and for what
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/queue (the `QueueList` operationId).
+	QueueList(ctx context.Context, params *QueueListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RunsList List the runs of all connectors that you see: open ones, then ended ones, the latest first
 	//
@@ -5350,7 +5449,7 @@ func (c *Client) ConditionsGet(ctx context.Context, name string, reqEditors ...R
 	return c.Client.Do(req)
 }
 
-// ConnectorsList List the connectors that you see, by number
+// ConnectorsList List the connectors that you see, by number or by freshness
 //
 // Scope: read.
 //
@@ -6313,6 +6412,23 @@ func (c *Client) OperationsCancel(ctx context.Context, id int32, params *Operati
 // Corresponds with GET /api/v1/operations/{id}/results (the `OperationsResults` operationId).
 func (c *Client) OperationsResults(ctx context.Context, id int32, params *OperationsResultsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewOperationsResultsRequest(c.Server, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// QueueList List what waits to run, the longest first, and for what
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/queue (the `QueueList` operationId).
+func (c *Client) QueueList(ctx context.Context, params *QueueListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewQueueListRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7925,6 +8041,18 @@ func NewConnectorsListRequest(server string, params *ConnectorsListParams) (*htt
 		if params.Late != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "late", *params.Late, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Sort != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "sort", *params.Sort, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -10743,6 +10871,72 @@ func NewOperationsResultsRequest(server string, id int32, params *OperationsResu
 	return req, nil
 }
 
+// NewQueueListRequest constructs an http.Request for the QueueList method
+func NewQueueListRequest(server string, params *QueueListParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/queue")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewRunsListRequest constructs an http.Request for the RunsList method
 func NewRunsListRequest(server string, params *RunsListParams) (*http.Request, error) {
 	var err error
@@ -12299,7 +12493,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/conditions/{name} (the `ConditionsGet` operationId).
 	ConditionsGetWithResponse(ctx context.Context, name string, reqEditors ...RequestEditorFn) (*ConditionsGetResponse, error)
 
-	// ConnectorsListWithResponse List the connectors that you see, by number
+	// ConnectorsListWithResponse List the connectors that you see, by number or by freshness
 	//
 	// Scope: read.
 	//
@@ -12793,6 +12987,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/operations/{id}/results (the `OperationsResults` operationId).
 	OperationsResultsWithResponse(ctx context.Context, id int32, params *OperationsResultsParams, reqEditors ...RequestEditorFn) (*OperationsResultsResponse, error)
+
+	// QueueListWithResponse List what waits to run, the longest first, and for what
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/queue (the `QueueList` operationId).
+	QueueListWithResponse(ctx context.Context, params *QueueListParams, reqEditors ...RequestEditorFn) (*QueueListResponse, error)
 
 	// RunsListWithResponse List the runs of all connectors that you see: open ones, then ended ones, the latest first
 	//
@@ -15904,6 +16107,47 @@ func (r OperationsResultsResponse) ContentType() string {
 	return ""
 }
 
+type QueueListResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *QueuePageBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r QueueListResponse) GetJSON200() *QueuePageBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r QueueListResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r QueueListResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r QueueListResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r QueueListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type RunsListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -17171,7 +17415,7 @@ func (c *ClientWithResponses) ConditionsGetWithResponse(ctx context.Context, nam
 	return ParseConditionsGetResponse(rsp)
 }
 
-// ConnectorsListWithResponse List the connectors that you see, by number
+// ConnectorsListWithResponse List the connectors that you see, by number or by freshness
 //
 // Scope: read.
 //
@@ -17994,6 +18238,21 @@ func (c *ClientWithResponses) OperationsResultsWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseOperationsResultsResponse(rsp)
+}
+
+// QueueListWithResponse List what waits to run, the longest first, and for what
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/queue (the `QueueList` operationId).
+func (c *ClientWithResponses) QueueListWithResponse(ctx context.Context, params *QueueListParams, reqEditors ...RequestEditorFn) (*QueueListResponse, error) {
+	rsp, err := c.QueueList(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseQueueListResponse(rsp)
 }
 
 // RunsListWithResponse List the runs of all connectors that you see: open ones, then ended ones, the latest first
@@ -20408,6 +20667,32 @@ func ParseOperationsResultsResponse(rsp *http.Response) (*OperationsResultsRespo
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest ResultPageBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseQueueListResponse parses an HTTP response from a QueueListWithResponse call
+func ParseQueueListResponse(rsp *http.Response) (*QueueListResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &QueueListResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest QueuePageBody
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -196,6 +196,7 @@ func (a *API) routes() {
 	a.runRoutes()
 	a.jobRoutes()
 	a.lookRoutes()
+	a.queueRoutes()
 	a.administrationRoutes()
 	a.limitRoutes()
 	a.calendarRoutes()

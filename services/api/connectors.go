@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -18,7 +17,7 @@ import (
 )
 
 func (a *API) connectorRoutes() {
-	register(a, identity.ListConnectors, http.MethodGet, "/connectors", "List the connectors that you see, by number", http.StatusOK, a.listConnectors)
+	register(a, identity.ListConnectors, http.MethodGet, "/connectors", "List the connectors that you see, by number or by freshness", http.StatusOK, a.listConnectors)
 	register(a, identity.CreateConnector, http.MethodPost, "/connectors", "Add a connector", http.StatusCreated, a.createConnector)
 	register(a, identity.GetConnector, http.MethodGet, "/connectors/{id}", "Show a connector", http.StatusOK, a.getConnector)
 	register(a, identity.UpdateConnector, http.MethodPatch, "/connectors/{id}", "Change what is given of a connector", http.StatusOK, a.updateConnector)
@@ -46,21 +45,6 @@ type ConnectorFilter struct {
 	Late    bool   `query:"late" doc:"Only those that are older than fresh_within_minutes says. One that never synced counts from when it was added."`
 }
 
-// ConnectorList is how connectors are asked for.
-type ConnectorList struct {
-	ConnectorFilter
-	Counts
-	Paging
-}
-
-// ConnectorPage is one page of connectors.
-type ConnectorPage struct {
-	Body struct {
-		Connectors    []Connector `json:"connectors"`
-		NextPageToken *string     `json:"next_page_token" doc:"Null where there are no more. A page may have fewer connectors than asked for, and a next one."`
-	}
-}
-
 // OneConnector is one connector with its version.
 type OneConnector struct {
 	ETag string `header:"ETag" doc:"The version of what users write of it: If-Match of a change."`
@@ -73,71 +57,6 @@ func given[T comparable](value T) *T {
 		return nil
 	}
 	return &value
-}
-
-// lookahead is how many connectors one page is looked for in, for admins, and where superadmins have a filter: no index has what they see.
-const lookahead = 20_000
-
-// bound says how far a page is looked for, and whether there is more behind that. isFiltered: not all that superadmins see is on it.
-func bound(ctx context.Context, q *dbgen.Queries, isFiltered bool, after int32) (through int32, further bool, err error) {
-	if role := requestOf(ctx).Role; role == identity.User || role == identity.Superadmin && !isFiltered {
-		return math.MaxInt32, false, nil
-	}
-	through, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: lookahead})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return math.MaxInt32, false, nil
-	}
-	return through, err == nil, err
-}
-
-func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
-	p := dbgen.ListConnectorsParams{
-		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Late: in.Late,
-	}
-	next, err := a.place(ctx, in.PageToken, in.ConnectorFilter, &p.After)
-	if err != nil {
-		return nil, err
-	}
-	var found []dbgen.ApiConnector
-	out := &ConnectorPage{}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		through, further, err := bound(ctx, q, in.ConnectorFilter != (ConnectorFilter{}), p.After)
-		if err != nil {
-			return err
-		}
-		p.Through = through
-		var more bool
-		found, more, err = filled(in.most(), mostBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
-			if p.Page = rows; behind != nil {
-				p.After = behind.ID
-			}
-			return q.ListConnectors(ctx, p)
-		})
-		if err != nil {
-			return err
-		}
-		switch {
-		case more:
-			out.Body.NextPageToken = next(found[len(found)-1].ID)
-		case further:
-			out.Body.NextPageToken = next(p.Through)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]int32, len(found))
-	for i, c := range found {
-		ids[i] = c.ID
-	}
-	counted, err := a.counted(ctx, in.Counts, ids...)
-	out.Body.Connectors = make([]Connector, len(found))
-	for i, c := range found { // masked once the connection is given back
-		out.Body.Connectors[i] = viewConnector(c)
-		out.Body.Connectors[i].count(counted)
-	}
-	return out, err
 }
 
 func seen(ctx context.Context, q *dbgen.Queries, id int32) (*OneConnector, error) {

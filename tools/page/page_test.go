@@ -228,7 +228,7 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.furnish()
 	s.signIn(1, identity.Superadmin)
 	require.Contains(t, s.text("main"), "Handbook")
-	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/runs", "/problems", "/operations", "/operations/new?action=disable", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", "/sources/3", "/sources/add", "/sources/add?kind=teams"} {
+	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/queue", "/runs", "/problems", "/operations", "/operations/new?action=disable", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/1/documents", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", "/sources/3", "/sources/add", "/sources/add?kind=teams"} {
 		s.visit(path)
 		for _, width := range []int64{1400, 900, 375} {
 			s.fits(width)

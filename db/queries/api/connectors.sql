@@ -114,3 +114,25 @@ SELECT api.revoke_badge(@id::integer)::boolean AS revoked;
 -- name: Badge :one
 -- What everybody who has a badge's link may know.
 SELECT b.now, b.fresh_within_minutes, b.last_sync_at, b.synced_version, b.config_version FROM api.badge(@sha256::bytea) b;
+
+-- name: FreshnessThrough :one
+-- The place that is so many behind another, where the latest connector is first; no row where there are not so many.
+SELECT t.fresh_until::timestamptz AS fresh_until, t.connector_id::integer AS connector_id FROM api.freshness_through(@after::timestamptz, @after_id::integer, @look::integer) t;
+
+-- name: FreshestLast :many
+-- A page of connectors, the one that is late for longest first.
+SELECT id, fresh_until FROM api.by_freshness
+WHERE (fresh_until, id) > (@after::timestamptz, @after_id::integer)
+    AND (NOT @is_bound::boolean OR (fresh_until, id) <= (@through::timestamptz, @through_id::integer))
+    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
+    AND (sqlc.narg('name')::text IS NULL OR strpos(lower(name), lower(sqlc.narg('name'))) > 0)
+    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
+    AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
+    AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))
+    AND (sqlc.narg('scope_id')::text IS NULL OR scope_id = sqlc.narg('scope_id'))
+    AND (NOT @late::boolean OR fresh_until < (SELECT clock_timestamp()))
+ORDER BY fresh_until, id
+LIMIT @page::integer;
+
+-- name: ConnectorsOf :many
+SELECT * FROM api.connectors WHERE id = ANY (@ids::integer[]);

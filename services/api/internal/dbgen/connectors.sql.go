@@ -203,6 +203,88 @@ func (q *Queries) ConnectorStatus(ctx context.Context, id int32) (ConnectorStatu
 	return i, err
 }
 
+const connectorsOf = `-- name: ConnectorsOf :many
+SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors WHERE id = ANY ($1::integer[])
+`
+
+func (q *Queries) ConnectorsOf(ctx context.Context, ids []int32) ([]ApiConnector, error) {
+	rows, err := q.db.Query(ctx, connectorsOf, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ApiConnector{}
+	for rows.Next() {
+		var i ApiConnector
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Type,
+			&i.UserID,
+			&i.Scope,
+			&i.ScopeID,
+			&i.Config,
+			&i.RefreshFreqMinutes,
+			&i.ScheduleCron,
+			&i.RunAtOnce,
+			&i.TimeZone,
+			&i.DstGap,
+			&i.DstOverlap,
+			&i.SpreadPercent,
+			&i.DeadlineMinutes,
+			&i.Overlap,
+			&i.OncePer,
+			&i.CatchUp,
+			&i.CatchUpMost,
+			&i.CatchUpMinutes,
+			&i.FreshWithinMinutes,
+			&i.MaxRetries,
+			&i.DeletionGuard,
+			&i.TriggerRequestedAt,
+			&i.CreatedAt,
+			&i.CreatedBy,
+			&i.UpdatedAt,
+			&i.UpdatedBy,
+			&i.Status,
+			&i.StatusMessage,
+			&i.ConfigVersion,
+			&i.LastSyncAt,
+			&i.NextSyncAt,
+			&i.DueReason,
+			&i.PlannedThrough,
+			&i.NeedsPlan,
+			&i.ClaimedAt,
+			&i.ClaimedFor,
+			&i.SyncedFor,
+			&i.DeletionsAllowedAt,
+			&i.NextParameters,
+			&i.RunID,
+			&i.FailureCount,
+			&i.PutOffSince,
+			&i.SlotAt,
+			&i.OverAt,
+			&i.Condition,
+			&i.Calendar,
+			&i.CalendarUse,
+			&i.ConcurrencyKeys,
+			&i.WaitsForKey,
+			&i.KeptPlan,
+			&i.ParametersDueAt,
+			&i.SyncedVersion,
+			&i.Follows,
+			&i.SeenAt,
+			&i.MayChange,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connectorsThrough = `-- name: ConnectorsThrough :one
 SELECT t.id::integer AS id FROM (SELECT api.connectors_through($1::integer, $2::integer) AS id) t WHERE t.id IS NOT NULL
 `
@@ -346,6 +428,100 @@ func (q *Queries) EventsSeenOf(ctx context.Context, arg EventsSeenOfParams) ([]E
 		return nil, err
 	}
 	return items, nil
+}
+
+const freshestLast = `-- name: FreshestLast :many
+SELECT id, fresh_until FROM api.by_freshness
+WHERE (fresh_until, id) > ($1::timestamptz, $2::integer)
+    AND (NOT $3::boolean OR (fresh_until, id) <= ($4::timestamptz, $5::integer))
+    AND ($6::text IS NULL OR type = $6)
+    AND ($7::text IS NULL OR strpos(lower(name), lower($7)) > 0)
+    AND ($8::text IS NULL OR status = $8)
+    AND ($9::integer IS NULL OR user_id = $9)
+    AND ($10::text IS NULL OR scope = $10)
+    AND ($11::text IS NULL OR scope_id = $11)
+    AND (NOT $12::boolean OR fresh_until < (SELECT clock_timestamp()))
+ORDER BY fresh_until, id
+LIMIT $13::integer
+`
+
+type FreshestLastParams struct {
+	After     time.Time
+	AfterID   int32
+	IsBound   bool
+	Through   time.Time
+	ThroughID int32
+	Type      *string
+	Name      *string
+	Status    *string
+	UserID    *int32
+	Scope     *string
+	ScopeID   *string
+	Late      bool
+	Page      int32
+}
+
+type FreshestLastRow struct {
+	ID         int32
+	FreshUntil time.Time
+}
+
+// A page of connectors, the one that is late for longest first.
+func (q *Queries) FreshestLast(ctx context.Context, arg FreshestLastParams) ([]FreshestLastRow, error) {
+	rows, err := q.db.Query(ctx, freshestLast,
+		arg.After,
+		arg.AfterID,
+		arg.IsBound,
+		arg.Through,
+		arg.ThroughID,
+		arg.Type,
+		arg.Name,
+		arg.Status,
+		arg.UserID,
+		arg.Scope,
+		arg.ScopeID,
+		arg.Late,
+		arg.Page,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FreshestLastRow{}
+	for rows.Next() {
+		var i FreshestLastRow
+		if err := rows.Scan(&i.ID, &i.FreshUntil); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const freshnessThrough = `-- name: FreshnessThrough :one
+SELECT t.fresh_until::timestamptz AS fresh_until, t.connector_id::integer AS connector_id FROM api.freshness_through($1::timestamptz, $2::integer, $3::integer) t
+`
+
+type FreshnessThroughParams struct {
+	After   time.Time
+	AfterID int32
+	Look    int32
+}
+
+type FreshnessThroughRow struct {
+	FreshUntil  time.Time
+	ConnectorID int32
+}
+
+// The place that is so many behind another, where the latest connector is first; no row where there are not so many.
+func (q *Queries) FreshnessThrough(ctx context.Context, arg FreshnessThroughParams) (FreshnessThroughRow, error) {
+	row := q.db.QueryRow(ctx, freshnessThrough, arg.After, arg.AfterID, arg.Look)
+	var i FreshnessThroughRow
+	err := row.Scan(&i.FreshUntil, &i.ConnectorID)
+	return i, err
 }
 
 const getConnector = `-- name: GetConnector :one

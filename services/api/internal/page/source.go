@@ -35,14 +35,6 @@ type why struct {
 	Why      string   `json:"why"`
 	Next     string   `json:"next"`
 	Evidence []string `json:"evidence"`
-	Failed   *struct {
-		Documents int64 `json:"documents"`
-		Partial   bool  `json:"partial"`
-		Reasons   []struct {
-			Reason    string `json:"reason"`
-			Documents int64  `json:"documents"`
-		} `json:"reasons"`
-	} `json:"failed"`
 }
 
 // remedies are who can do something about a cause; of others it goes on by itself.
@@ -186,9 +178,11 @@ type sourceView struct {
 	Timelines  []timeline
 	Slots      *schedule
 	Files      *filesView
+	Failures   failures
 	Audit      []entry
 	MayOperate bool
 	MayWrite   bool
+	MayFetch   bool
 	Back       string
 	Once       string
 	Created    *moment
@@ -225,6 +219,9 @@ func (p *pages) source(q *request) error {
 	if view.Files, err = q.files(c); err != nil {
 		return err
 	}
+	if view.Failures, err = q.failures(id); err != nil {
+		return err
+	}
 	var audit struct {
 		Entries []entry `json:"entries"`
 	}
@@ -244,6 +241,7 @@ func (p *pages) source(q *request) error {
 	view.Timelines = q.timelinesOf(runs.Runs[:min(len(runs.Runs), 10)], c.TimeZone, now)
 	view.Provider, view.Asks = q.service.Provider(c.Type)
 	view.MayOperate, view.MayWrite = c.MayChange && q.who.Operates, c.MayChange && q.who.Writes
+	view.MayFetch = view.MayOperate && c.Status != "DISABLED"
 	q.render(http.StatusOK, "source.html", view)
 	return nil
 }

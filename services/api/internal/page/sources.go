@@ -113,6 +113,7 @@ var states = map[string]state{
 	"running": {"syncing", "Running"}, "completed": {"active", "Completed"}, "skipped": {"skipped", "Skipped"}, "failed": {"error", "Failed"},
 	"superseded": {"superseded", "Superseded"}, "missed": {"missed", "Missed"},
 	"fresh": {"active", "Fresh"}, "late": {"error", "Late"}, "never": {"missed", "Never synced"}, "unknown": {"pending", "Freshness unknown"},
+	"due": {"pending", "Due"}, "document stored": {"active", "Stored"}, "document failed": {"error", "Failed"}, "document partial": {"pending", "Stored in part"}, "document deleted": {"disabled", "Deleted"},
 }
 
 func stateOf(status string) state {
@@ -153,6 +154,10 @@ type sourcesView struct {
 	States   []choice
 	// Late is whether those alone are shown that are older than they may be.
 	Late choice
+	// Sorts are the orders that the list may have.
+	Sorts []choice
+	// Sort is the order that the address says.
+	Sort string
 	// Deeds are what may be done to all that match.
 	Deeds []pair
 }
@@ -191,6 +196,11 @@ func (p *pages) sources(q *request) error {
 			filter.Set(name, value)
 		}
 	}
+	sort := q.URL.Query().Get("sort")
+	if sort == "" {
+		sort = "freshness"
+	}
+	asked.Set("sort", sort)
 	if token := q.URL.Query().Get("page"); token != "" {
 		asked.Set("page_token", token)
 	}
@@ -225,6 +235,8 @@ func (p *pages) sources(q *request) error {
 	}
 	late := filter.Get("late") == "true"
 	view.Late = choice{stateOf("late").Word, q.with("late", map[bool]string{false: "true"}[late]), late}
+	view.Sort = q.URL.Query().Get("sort")
+	view.Sorts = []choice{{"Least fresh first", q.with("sort", ""), sort == "freshness"}, {"By number", q.with("sort", "id"), sort == "id"}}
 	now := time.Now()
 	for _, c := range found.Connectors {
 		g := glances[c.ID]
