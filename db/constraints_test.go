@@ -55,6 +55,10 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_types_system_has_no_cap":   {"", `INSERT INTO connector_types (name, kind, system) VALUES ('a', 'job', true)`},
 	"connector_types_cap_range":           {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
+	"refused_connectors_reach_form":      {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'roots', '{aa}')`},
+	"refused_connectors_refused_by_most": {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'aa', '{}')`},
+	"refused_connectors_again_range":     {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by, again) VALUES (1, 'file', 1, now(), 'aa', '{aa}', -1)`},
+
 	"event_bounds_one":          {"", `INSERT INTO event_bounds (one) VALUES (false)`},
 	"event_bounds_status_first": {"", `UPDATE event_bounds SET most_status = most_verdicts + 1`},
 	"event_publisher_noted":     {"", `UPDATE event_publisher SET noted_no = 1, noted_xid = NULL`},
