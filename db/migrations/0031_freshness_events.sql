@@ -1,6 +1,7 @@
 -- +goose Up
 -- expand
--- Events of connectors that become stale, and fresh again. What finds late connectors for webhooks finds them for events too: api.note_faults.
+-- Events of connectors that become stale, and fresh again. What finds late connectors for webhooks finds them for events too: api.note_faults. And the audit of what the command line does with
+-- dead letters.
 
 -- What a freshness event says beside where its connector stands, which did not move: a publisher that does not know these columns yet says its status once more.
 ALTER TABLE status_events ADD COLUMN freshness text CONSTRAINT status_events_freshness_known CHECK (freshness IN ('stale', 'recovered')), ADD COLUMN fresh_until timestamptz;
@@ -160,9 +161,27 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION api.tell_freshness(integer[]) FROM PUBLIC;
+-- Writes down that the command line has dead letters fetched again, or removes them, in the words of the API: one entry for each. Each names a document, or ''.
+-- +goose StatementBegin
+CREATE FUNCTION moves.note_letters(action text, letters bigint[], subjects text[], source_ids text[], connector integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    of connectors;
+BEGIN
+    IF action IS NULL OR action NOT IN ('deadletters.replay', 'deadletters.drop') OR cardinality(letters) > 1000 THEN
+        RAISE EXCEPTION 'note_letters: action is %, must be deadletters.replay or deadletters.drop, of at most 1000 letters', coalesce(action, 'null') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT c.* INTO of FROM connectors c WHERE c.id = connector;
+    PERFORM moves.note_change(action, l.id::text, moves.fingerprinted(jsonb_build_object('subject', l.subject, 'source_ids', array_remove(ARRAY[l.source_id], ''))), NULL, of)
+    FROM unnest(letters, subjects, source_ids) WITH ORDINALITY l(id, subject, source_id, place) ORDER BY l.place;
+END $$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION api.tell_freshness(integer[]), moves.note_letters(text, bigint[], text[], text[], integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION moves.note_letters(text, bigint[], text[], text[], integer) TO echomind_console;
 
 -- +goose Down
+DROP FUNCTION moves.note_letters(text, bigint[], text[], text[], integer);
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION moves.unpublished_events(page integer, after bigint DEFAULT 0, until bigint DEFAULT 9223372036854775807) RETURNS TABLE (no bigint, at timestamptz, connector_id integer, type text, was text, status text, due_reason text,
         run_id uuid, verdict text, trigger text, reason text, slot timestamptz, slot_last timestamptz, slots integer, due_at timestamptz, started_at timestamptz,
