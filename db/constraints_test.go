@@ -55,6 +55,10 @@ var nonsense = map[string]struct{ before, sql string }{
 	"connector_types_system_has_no_cap":   {"", `INSERT INTO connector_types (name, kind, system) VALUES ('a', 'job', true)`},
 	"connector_types_cap_range":           {"", `INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('a', -1)`},
 
+	"refused_connectors_reach_form":      {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'roots', '{aa}')`},
+	"refused_connectors_refused_by_most": {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'aa', '{}')`},
+	"refused_connectors_again_range":     {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by, again) VALUES (1, 'file', 1, now(), 'aa', '{aa}', -1)`},
+
 	"event_bounds_one":          {"", `INSERT INTO event_bounds (one) VALUES (false)`},
 	"event_bounds_status_first": {"", `UPDATE event_bounds SET most_status = most_verdicts + 1`},
 	"event_publisher_noted":     {"", `UPDATE event_publisher SET noted_no = 1, noted_xid = NULL`},
@@ -265,7 +269,8 @@ var nonsense = map[string]struct{ before, sql string }{
 	"webhook_deliveries_error_length":      {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'failed', NULL, now(), repeat('x', 501)")},
 	"webhook_deliveries_waits":             {aWebhook, aDelivery("msg_"+strings.Repeat("a", 20), "webhook.test", "'{}'", "'failed', now(), now(), NULL")},
 	"webhook_looks_one":                    {"", `INSERT INTO webhook_looks (one) VALUES (false)`},
-	"webhook_looks_phase_known":            {"", `UPDATE webhook_looks SET phase = 3`},
+	"webhook_looks_phase_known":            {"", `UPDATE webhook_looks SET phase = 4`},
+	"status_events_freshness_known":        {"", `INSERT INTO status_events (connector_id, type, was, status, freshness) VALUES (1, 'web', 'ACTIVE', 'ACTIVE', 'late')`},
 	"audit_source_known":                   {"", `INSERT INTO audit (source, login, person, action, object_id) VALUES ('rumour', 'x', 'x', 'x', '1')`},
 	"audit_note_length":                    {"", `INSERT INTO audit (source, login, person, action, object_id, note) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 2001))`},
 	"audit_request_id_length":              {"", `INSERT INTO audit (source, login, person, action, object_id, request_id) VALUES ('sql', 'x', 'x', 'x', '1', repeat('x', 201))`},

@@ -21,3 +21,14 @@ func TestDeadLettersAreReplayedAndDroppedForSuperadminsAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTheCommandLineDoesWithDeadLettersIsInTheAuditOneEntryEach(t *testing.T) {
+	b := newBase(t)
+	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('notes', 'file', 1) RETURNING id`)
+	b.exec(`SELECT moves.note_letters('deadletters.drop', '{7,8}', '{document.process,connector.sync.file}', '{a.md,""}', $1)`, id)
+	got := one[string](b, `SELECT string_agg(concat_ws(' ', action, object_id, connector_id = $1, before ->> 'subject', before ->> 'source_ids'), '; ' ORDER BY id) FROM audit WHERE action LIKE 'deadletters%'`, id)
+	want := `deadletters.drop 7 t document.process ["a.md"]; deadletters.drop 8 t connector.sync.file []`
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -60,6 +60,10 @@ var moveTable = map[string]move{
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"fail, the last time": {call: `SELECT moves.fail($2, $3, 'transient', 'no')`, before: `UPDATE connectors SET max_retries = 1 WHERE id = $1`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+	"fail_refused": {call: `SELECT moves.fail_refused($2, $3, 'no', 'ab12')`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
+	"fail_refused, the last time": {call: `SELECT moves.fail_refused($2, $3, 'no', 'ab12')`, before: `UPDATE connectors SET max_retries = 1 WHERE id = $1`,
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
 	"finish": {call: `SELECT moves.finish($2, $3)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"skip": {call: `SELECT moves.skip($2, $3, NULL, NULL, 0)`,
@@ -196,7 +200,7 @@ func TestAMoveWithAnotherTryOrAnOldRunChangesNothing(t *testing.T) {
 		before := b.everything(id)
 		for what, args := range map[string][2]uuid.UUID{"another try": {run, uuid.New()}, "an old run": {old, uuid.New()}} {
 			switch name {
-			case "pick_up", "pick_up_all", "release", "postpone", "fail", "finish", "end_job", "skip", "skip_all":
+			case "pick_up", "pick_up_all", "release", "postpone", "fail", "fail_refused", "finish", "end_job", "skip", "skip_all":
 				b.moves("false", `SELECT (`+moveTable[name].call+`) FROM (SELECT $1::int, $2::uuid, $3::uuid) p`, id, args[0], args[1])
 			}
 			if after := b.everything(id); after != before {

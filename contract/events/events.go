@@ -19,10 +19,13 @@ import (
 	"github.com/echomind/sync/contract/topology"
 )
 
-// What a connector comes to, besides its statuses in lower case.
+// What is told of a connector, besides its statuses in lower case.
 const (
 	Added   = "added"
 	Deleted = "deleted"
+	// Stale: what is stored of it is older than its user allows; Recovered: it is fresh again.
+	Stale     = "stale"
+	Recovered = "recovered"
 )
 
 // Source is the CloudEvents attribute `source` of every event.
@@ -54,6 +57,8 @@ func (e Event) what() string {
 	switch {
 	case e.Run != nil:
 		return e.Run.Verdict
+	case e.Connector.Freshness != "":
+		return e.Connector.Freshness
 	case e.Connector.Status == publicpb.ConnectorStatus_CONNECTOR_STATUS_UNSPECIFIED:
 		return Deleted
 	case e.Connector.Was == publicpb.ConnectorStatus_CONNECTOR_STATUS_UNSPECIFIED:

@@ -188,6 +188,15 @@ func (l *Lifecycle) Fail(ctx context.Context, try Try, kind Failure, message str
 	})
 }
 
+// FailRefused is Fail of a Permanent failure that the service's own settings are the reason of. reach is a hash of them, in hexadecimal: a service whose settings have another one tries the
+// connector again.
+func (l *Lifecycle) FailRefused(ctx context.Context, try Try, message, reach string) error {
+	message = clean(secret.Text(message))
+	return guarded(ctx, "lifecycle.fail", func(ctx context.Context) (bool, error) {
+		return l.q.FailRefused(ctx, dbgen.FailRefusedParams{RunID: try.Run, TryID: try.ID, Message: message, Reach: reach})
+	})
+}
+
 // Report is what a run says of itself while it works. Done and Total are nil where it does not count.
 type Report struct {
 	Done, Total *int64

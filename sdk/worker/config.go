@@ -28,6 +28,9 @@ type Config struct {
 	// Grace is how long a clean stop may take. Handlers go on for all of it but the last 5 s (or half, if that is
 	// less); then they are cancelled and their connectors released.
 	Grace time.Duration `env:"-"`
+	// Reach is a hash, in hexadecimal, of the settings that errors of Refused are about. Connectors that another one has refused are tried again.
+	// Empty: errors of Refused are as those of Permanent.
+	Reach string `env:"-"`
 }
 
 // DefaultConfig returns the defaults.

@@ -27,6 +27,23 @@ func Permanent(err error) error {
 	return &permanentError{err: err}
 }
 
+type refusedError struct{ permanentError }
+
+// Refused marks an error that is Permanent as long as this service has the settings that it has, such as the folders that it may read. A service
+// with another Config.Reach tries the connector again, once.
+func Refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &refusedError{permanentError{err: err}}
+}
+
+// isRefused says whether an error is one of Refused.
+func isRefused(err error) bool {
+	_, is := errors.AsType[*refusedError](err)
+	return is
+}
+
 // ErrRelist is among what an error of Relist wraps.
 var ErrRelist = errors.New("the source is to be listed again")
 

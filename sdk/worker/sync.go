@@ -286,9 +286,7 @@ func (w *Worker) settle(ctx context.Context, run *Run, how outcome, err, cause e
 		span.Fail(string(ledgerReasons[kind]))
 		verdict = lifecycle.Failed
 		log.Warn("the sync failed", "event", telemetry.Failed, "kind", kind, "err", err)
-		write = func(ctx context.Context) error {
-			return w.lifecycle.Fail(ctx, try, kind, message(err, cause))
-		}
+		write = func(ctx context.Context) error { return w.fail(ctx, try, kind, err, cause) }
 	}
 	if err = w.persistAtStop(ctx, run.said.before(write)); err == nil {
 		span.Set(tracing.Verdict(string(verdict)))

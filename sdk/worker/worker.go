@@ -14,6 +14,7 @@
 //	nil                   completed once every document is stored; skipped if nothing was sent
 //	Skipped(reason)       the same, with the reason in the ledger
 //	Permanent(err)        ERROR until the user changes or triggers the connector
+//	Refused(err)          the same, or until the service has other settings
 //	a *LockedError        put off without a failure: another run has the lock (Acquire)
 //	any other error       ERROR, tried again after a backoff; DISABLED after max_retries in a row
 //	(a panic)             like any other error
@@ -123,6 +124,9 @@ func RunAll(ctx context.Context, workers ...*Worker) error {
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
+		if w.config.Reach != "" {
+			group.Go(func() error { w.retryRefused(ctx); return nil })
+		}
 		group.Go(func() error {
 			err := w.fill(ctx)
 			w.freeing.Wait()

@@ -42,6 +42,33 @@ func TestWhilePostgresIsAwayTheAnswerIs503AndSaysWhenToComeBack(t *testing.T) {
 	require.NotContains(t, r.text, "127.0.0.1")
 }
 
+func TestWhilePostgresIsAwayEachPageSaysSoWith503AndWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	server, url := testkit.PrivatePostgres(t, db.Up)
+	pool, err := postgres.Open(t.Context(), url, "echomind-api", 2)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	a, err := api.New(api.Config{Rate: 1000, Burst: 1000, RequestSeconds: ample}, pool, connect.NewProcess(testkit.Logger(t)))
+	require.NoError(t, err)
+	w := &world{T: t, server: httptest.NewServer(a.Handler())}
+	t.Cleanup(w.server.Close)
+	w.conn, err = pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	b := w.as(7, identity.User).signedIn()
+	require.NoError(t, w.conn.Close(t.Context()))
+	require.Equal(t, http.StatusOK, b.get("/").status)
+	require.NoError(t, server.Kill())
+	for _, path := range []string{"/", "/sources/1", "/search?q=x"} {
+		page := b.get(path)
+		require.Equal(t, http.StatusServiceUnavailable, page.status, path)
+		require.NotEmpty(t, page.header.Get("Retry-After"), path)
+		require.Contains(t, page.header.Get("Content-Type"), "text/html", path)
+		require.Contains(t, page.text, `role="alert"`, path)
+		require.Contains(t, page.text, "database", path)
+		require.NotContains(t, page.text, "127.0.0.1", path)
+	}
+}
+
 func TestATokenThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.Rate, c.Burst = 0.1, 3 })

@@ -2,11 +2,16 @@ package chunker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/internal/deadline"
@@ -38,6 +43,28 @@ type Reach struct {
 // Reach returns what a chunker with this configuration may read.
 func (c Config) Reach() Reach {
 	return Reach{FileRoots: c.FileRoots, AllowCIDRs: c.AllowCIDRs, Private: c.private()}
+}
+
+// hashes are hashes of what connectors of a type are refused for, by type, in any order and spelling that mean the same.
+func (c Config) hashes() (map[string]string, error) {
+	prefixes, err := c.prefixes()
+	if err != nil {
+		return nil, err
+	}
+	var roots, ranges []string
+	for _, root := range c.FileRoots {
+		roots = append(roots, filepath.Clean(root))
+	}
+	for _, prefix := range prefixes {
+		ranges = append(ranges, prefix.Masked().String())
+	}
+	return map[string]string{"file": hashOf(append(roots, "uploads "+c.Uploads.URL)), "web": hashOf(ranges)}, nil
+}
+
+func hashOf(words []string) string {
+	slices.Sort(words)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(words), "\x00")))
+	return hex.EncodeToString(sum[:])
 }
 
 // resolveTimeout bounds the resolution of a host name.

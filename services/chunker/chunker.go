@@ -47,9 +47,15 @@ func Run(ctx context.Context, cfg Config, process connect.Process) error {
 	if err != nil {
 		return errors.Join(err, servers.Close())
 	}
+	reach, err := cfg.hashes()
+	if err != nil {
+		return errors.Join(err, folders.close(), servers.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for connectorType, handle := range map[string]worker.Handler{"web": web.sync, "file": folders.sync} {
-		w, err := worker.New(connectorType, handle, cfg.Worker, servers, process)
+		tuned := cfg.Worker
+		tuned.Reach = reach[connectorType]
+		w, err := worker.New(connectorType, handle, tuned, servers, process)
 		if err != nil {
 			return errors.Join(err, folders.close(), servers.Close())
 		}

@@ -84,7 +84,7 @@ func (f *file) read(ctx context.Context, cfg files.Config, options files.Options
 		return files.Sync(ctx, cfg, options, run)
 	}
 	if f.bucket == nil {
-		return files.Result{}, worker.Permanent(files.ErrNoUploads)
+		return files.Result{}, worker.Refused(files.ErrNoUploads)
 	}
 	return files.SyncUploads(ctx, cfg, options, files.Uploads{Bucket: f.bucket, Page: f.uploaded(run)}, run)
 }

@@ -2,6 +2,7 @@ package chunker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -60,6 +61,9 @@ func (w *web) sync(ctx context.Context, run *worker.Run) error {
 	run.Log().Info("crawled", "start", secret.URL(result.Start), "stored", result.Stored, "touched", result.Touched,
 		"unchanged", result.Unchanged, "failed", result.Failed, "deleted", result.Deleted, "skipped", result.Skipped, "held", result.Held,
 		"truncated", result.Bound, "err", err)
+	if errors.Is(err, worker.ErrPermanent) && errors.Is(err, guard.ErrBlocked) {
+		return worker.Refused(err) // with other ranges it may be reached
+	}
 	return err
 }
 

@@ -23,7 +23,7 @@ func eventOf(row dbgen.UnpublishedEventsRow) events.Event {
 		e.ID = fmt.Sprintf("%d.%d.%d", *row.ConnectorID, *row.No, row.At.UnixMicro())
 		e.Connector = &publicpb.ConnectorEvent{
 			ConnectorId: *row.ConnectorID, Type: *row.Type, Was: statusOf(*row.Was), Status: statusOf(*row.Status), DueReason: *row.DueReason,
-			MovedAt: timestamppb.New(*row.At),
+			MovedAt: timestamppb.New(*row.At), Freshness: *row.Reason, FreshUntil: stamp(row.Slot), // see unpublished_events
 		}
 		if row.RunID != nil {
 			e.Connector.RunId = row.RunID.String()

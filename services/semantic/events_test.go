@@ -114,6 +114,33 @@ func TestWhatBecomesOfAConnectorAndItsRunIsToldInOrderAsCloudEvents(t *testing.T
 	t.Error("no verdict was told")
 }
 
+func TestAConnectorThatIsStaleAndFreshAgainIsToldAsACloudEventWithoutAMove(t *testing.T) {
+	f := newFlow(t)
+	until := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	for _, what := range []string{events.Stale, events.Recovered} {
+		f.exec(`INSERT INTO status_events (connector_id, type, was, status, freshness, fresh_until) VALUES (7, 'web', 'ERROR', 'ERROR', $1, $2)`, what, until)
+	}
+	f.publishesAll(f.newPublisher())
+	var ids []string
+	for _, msg := range f.told() {
+		if msg.Header.Get("ce-subject") != "7" {
+			continue
+		}
+		want := []string{events.Stale, events.Recovered}[len(ids)]
+		require.Equal(t, "events.connector.web."+want, msg.Subject)
+		require.Equal(t, "echomind.connector."+want, msg.Header.Get("ce-type"))
+		e, err := events.Read(msg.Header, msg.Data)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Connector.Freshness)
+		require.Equal(t, until, e.Connector.FreshUntil.AsTime())
+		require.Equal(t, publicpb.ConnectorStatus_CONNECTOR_STATUS_ERROR, e.Connector.Status)
+		require.False(t, e.IsDeletion())
+		ids = append(ids, e.ID)
+	}
+	require.Len(t, ids, 2)
+	require.NotEqual(t, ids[0], ids[1])
+}
+
 func TestAProcessThatDiesBetweenPublishingAndRemovingTellsNothingTwice(t *testing.T) {
 	f := newFlow(t)
 	c := f.synced(map[string]string{"a": "x"})

@@ -31,6 +31,9 @@ SELECT moves.waits(@run_id::uuid, @try_id::uuid, @wait::interval, @message::text
 -- name: Fail :one
 SELECT moves.fail(@run_id::uuid, @try_id::uuid, @kind::text, @message::text)::boolean;
 
+-- name: FailRefused :one
+SELECT moves.fail_refused(@run_id::uuid, @try_id::uuid, @message::text, @reach::text)::boolean;
+
 -- name: Skip :one
 SELECT moves.skip(@run_id::uuid, @try_id::uuid, sqlc.narg('new_state')::jsonb, @reason::text, @unchanged::bigint)::boolean;
 

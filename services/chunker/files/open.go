@@ -16,12 +16,17 @@ func permanentf(format string, args ...any) error {
 	return worker.Permanent(fmt.Errorf(format, args...))
 }
 
+// refusedf is for what other settings of this service may allow.
+func refusedf(format string, args ...any) error {
+	return worker.Refused(fmt.Errorf(format, args...))
+}
+
 // openFolder opens folder if it is, or is in, one of roots after links are resolved. It opens it through the root's handle from
 // the service's start, so that no replaced folder on the way leads out of the root. A folder that never existed is the
 // configuration's fault; a folder that has vanished is away.
 func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Private, error) {
 	if roots == nil || len(roots.all) == 0 {
-		return nil, nil, permanentf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsHint)
+		return nil, nil, refusedf("url: the folder %q is not allowed, since no folders are; list allowed roots in %s", folder, rootsHint)
 	}
 	private := roots.private
 	private.Look() // key files are made and deleted meanwhile
@@ -34,7 +39,7 @@ func openFolder(folder string, roots *Roots, first bool) (*os.Root, *rootblob.Pr
 	}
 	if errors.Is(err, errNoRoot) {
 		// The error says neither whether the folder exists nor which roots there are: both may be another user's.
-		err = permanentf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
+		err = refusedf("url: the folder %q is not in an allowed root; add its root to %s", folder, rootsHint)
 	}
 	if errors.Is(err, errAbsent) && !first {
 		err = fmt.Errorf("the folder %q is not there now; mount it again, or correct the url", folder)

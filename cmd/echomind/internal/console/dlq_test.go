@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -377,6 +378,33 @@ func TestDropRemovesDeadLettersForGood(t *testing.T) {
 	require.Equal(t, "removed 2 dead letters\n", u.succeed("dlq", "drop", "--all", "--subject", "document.process", "--yes"))
 	require.Equal(t, "removed 1 dead letter\n", u.succeed("dlq", "drop", "--all", "--yes"))
 	require.Equal(t, "removed 0 dead letters\n", u.succeed("dlq", "drop", "--all", "--yes"))
+}
+
+func TestReplayAndDropOnTheDatabaseAreInTheAuditAsThroughTheServer(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).withStreams()
+	js := u.jetstream()
+	u.add("--refresh", "manual")
+	u.letter(js, topology.DocumentSubject, part(1, 1, "a.md"))
+	u.letter(js, topology.DocumentSubject, part(1, 2, "b.md"))
+	u.letter(js, topology.DocumentSubject, part(1, 3, "c.md"))
+	u.letter(js, "connector.sync.web", "\xff")
+	u.succeed("dlq", "replay", "1")
+	u.succeed("dlq", "drop", "2")
+	u.succeed("dlq", "replay", "--all", "--connector", "1")
+	u.succeed("dlq", "drop", "--all", "--yes")
+	ctx := context.Background()
+	rows, err := u.pool().Query(ctx, `SELECT concat_ws(' ', action, object_id, connector_id, source, before ->> 'subject', before ->> 'source_ids') FROM audit
+		WHERE action LIKE 'deadletters.%' ORDER BY id`)
+	require.NoError(t, err)
+	entries, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`deadletters.replay 1 1 console document.process ["a.md"]`,
+		`deadletters.drop 2 1 console document.process ["b.md"]`,
+		`deadletters.replay 3 1 console document.process ["c.md"]`,
+		`deadletters.drop 4 console connector.sync.web []`,
+	}, entries)
 }
 
 func TestADeadLetterThatIsNotThereIsAnError(t *testing.T) {

@@ -43,6 +43,9 @@ tried again by itself.`,
 		n, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) (n int, _ error) {
 			for letter, err := range chosen.pick(c.Context(), pool, stream, args) {
 				if err == nil {
+					err = noteDrop(c.Context(), pool, letter)
+				}
+				if err == nil {
 					err = stream.Remove(c.Context(), letter.ID)
 				}
 				if err != nil {

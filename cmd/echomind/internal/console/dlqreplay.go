@@ -121,7 +121,7 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 		groups[of] = append(groups[of], l)
 	}
 	for _, of := range order {
-		at, err := deadletter.Replay(ctx, fetchAgain(r.pool), of.connector, groups[of])
+		at, err := deadletter.Replay(ctx, fetchAgain(r.pool, groups[of]), of.connector, groups[of])
 		refused := slices.ContainsFunc([]error{deadletter.ErrNobodys, deadletter.ErrGone, deadletter.ErrDisabled, deadletter.ErrParameters},
 			func(why error) bool { return errors.Is(err, why) })
 		if err != nil && !refused {

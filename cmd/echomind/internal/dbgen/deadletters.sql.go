@@ -60,3 +60,27 @@ func (q *Queries) LetterRuns(ctx context.Context, sessions []uuid.UUID) ([]Lette
 	}
 	return items, nil
 }
+
+const noteLetters = `-- name: NoteLetters :exec
+SELECT moves.note_letters($1::text, $2::bigint[], $3::text[], $4::text[], $5::integer)
+`
+
+type NoteLettersParams struct {
+	Action      string
+	Letters     []int64
+	Subjects    []string
+	SourceIds   []string
+	ConnectorID int32
+}
+
+// Into the audit: deadletters.replay or deadletters.drop.
+func (q *Queries) NoteLetters(ctx context.Context, arg NoteLettersParams) error {
+	_, err := q.db.Exec(ctx, noteLetters,
+		arg.Action,
+		arg.Letters,
+		arg.Subjects,
+		arg.SourceIds,
+		arg.ConnectorID,
+	)
+	return err
+}

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ConnectorEvent says that a connector has come to a status, or that it was deleted. Subject: events.connector.<type>.<what>.
+// ConnectorEvent says that a connector has come to a status, that it was deleted, or that what is stored of it has become stale, or fresh again. Subject: events.connector.<type>.<what>.
 type ConnectorEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The connector.
@@ -40,7 +40,11 @@ type ConnectorEvent struct {
 	// Why it is due next, as the ledger's trigger; empty where it is not due by itself, or in a run.
 	DueReason string `protobuf:"bytes,6,opt,name=due_reason,json=dueReason,proto3" json:"due_reason,omitempty"`
 	// When it moved, by Postgres's clock.
-	MovedAt       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=moved_at,json=movedAt,proto3" json:"moved_at,omitempty"`
+	MovedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=moved_at,json=movedAt,proto3" json:"moved_at,omitempty"`
+	// Of an event of freshness: stale or recovered. Its connector did not move: was and status are the same.
+	Freshness string `protobuf:"bytes,8,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	// Of an event of freshness: until when what is stored is fresh, or was; not set where its user does not say any more how fresh it is to be.
+	FreshUntil    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +124,20 @@ func (x *ConnectorEvent) GetDueReason() string {
 func (x *ConnectorEvent) GetMovedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.MovedAt
+	}
+	return nil
+}
+
+func (x *ConnectorEvent) GetFreshness() string {
+	if x != nil {
+		return x.Freshness
+	}
+	return ""
+}
+
+func (x *ConnectorEvent) GetFreshUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FreshUntil
 	}
 	return nil
 }
@@ -318,7 +336,7 @@ var File_echomind_public_events_proto protoreflect.FileDescriptor
 
 const file_echomind_public_events_proto_rawDesc = "" +
 	"\n" +
-	"\x1cechomind/public/events.proto\x12\x0fechomind.public\x1a\x1fechomind/public/connector.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x02\n" +
+	"\x1cechomind/public/events.proto\x12\x0fechomind.public\x1a\x1fechomind/public/connector.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\x02\n" +
 	"\x0eConnectorEvent\x12!\n" +
 	"\fconnector_id\x18\x01 \x01(\x05R\vconnectorId\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x122\n" +
@@ -327,7 +345,10 @@ const file_echomind_public_events_proto_rawDesc = "" +
 	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
 	"due_reason\x18\x06 \x01(\tR\tdueReason\x125\n" +
-	"\bmoved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\amovedAt\"\xaf\x05\n" +
+	"\bmoved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\amovedAt\x12\x1c\n" +
+	"\tfreshness\x18\b \x01(\tR\tfreshness\x12;\n" +
+	"\vfresh_until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"freshUntil\"\xaf\x05\n" +
 	"\bRunEvent\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12!\n" +
 	"\fconnector_id\x18\x02 \x01(\x05R\vconnectorId\x12\x12\n" +
@@ -372,16 +393,17 @@ var file_echomind_public_events_proto_depIdxs = []int32{
 	2, // 0: echomind.public.ConnectorEvent.was:type_name -> echomind.public.ConnectorStatus
 	2, // 1: echomind.public.ConnectorEvent.status:type_name -> echomind.public.ConnectorStatus
 	3, // 2: echomind.public.ConnectorEvent.moved_at:type_name -> google.protobuf.Timestamp
-	3, // 3: echomind.public.RunEvent.slot:type_name -> google.protobuf.Timestamp
-	3, // 4: echomind.public.RunEvent.slot_last:type_name -> google.protobuf.Timestamp
-	3, // 5: echomind.public.RunEvent.due_at:type_name -> google.protobuf.Timestamp
-	3, // 6: echomind.public.RunEvent.started_at:type_name -> google.protobuf.Timestamp
-	3, // 7: echomind.public.RunEvent.completed_at:type_name -> google.protobuf.Timestamp
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	3, // 3: echomind.public.ConnectorEvent.fresh_until:type_name -> google.protobuf.Timestamp
+	3, // 4: echomind.public.RunEvent.slot:type_name -> google.protobuf.Timestamp
+	3, // 5: echomind.public.RunEvent.slot_last:type_name -> google.protobuf.Timestamp
+	3, // 6: echomind.public.RunEvent.due_at:type_name -> google.protobuf.Timestamp
+	3, // 7: echomind.public.RunEvent.started_at:type_name -> google.protobuf.Timestamp
+	3, // 8: echomind.public.RunEvent.completed_at:type_name -> google.protobuf.Timestamp
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_echomind_public_events_proto_init() }

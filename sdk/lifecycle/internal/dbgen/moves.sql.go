@@ -196,6 +196,29 @@ func (q *Queries) Fail(ctx context.Context, arg FailParams) (bool, error) {
 	return column_1, err
 }
 
+const failRefused = `-- name: FailRefused :one
+SELECT moves.fail_refused($1::uuid, $2::uuid, $3::text, $4::text)::boolean
+`
+
+type FailRefusedParams struct {
+	RunID   uuid.UUID
+	TryID   uuid.UUID
+	Message string
+	Reach   string
+}
+
+func (q *Queries) FailRefused(ctx context.Context, arg FailRefusedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, failRefused,
+		arg.RunID,
+		arg.TryID,
+		arg.Message,
+		arg.Reach,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const heartbeat = `-- name: Heartbeat :many
 SELECT moves.heartbeat($1::uuid, $2::interval, $3::uuid[], $4::uuid[])::uuid
 `
