@@ -56,6 +56,7 @@ DECLARE
     found_ids integer[];
     last_type text;
     last_until timestamptz;
+    differ   integer[];
     is_asked   boolean := false;   -- whether events may have to tell of found_ids
     is_wanted  boolean := EXISTS (SELECT FROM webhook_turns t WHERE t.look_at IS NOT NULL);   -- else only events tell of anything
 BEGIN
@@ -102,30 +103,39 @@ BEGIN
         END IF;
     ELSIF l.phase = 2 THEN
         found_ids := ARRAY(SELECT f.connector_id FROM webhook_faults f WHERE f.connector_id > l.after_id ORDER BY f.connector_id LIMIT page);
-        DELETE FROM webhook_faults f WHERE f.connector_id IN (SELECT k.connector_id FROM webhook_faults k WHERE k.connector_id = ANY (found_ids) AND NOT EXISTS (SELECT FROM connectors c
-            WHERE c.id = k.connector_id AND (c.at_fault OR coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) < moment)) FOR UPDATE SKIP LOCKED);
         l.after_id := found_ids[cardinality(found_ids)];
         IF coalesce(cardinality(found_ids), 0) < page THEN
             l.phase := 3;
             l.after_id := 0;
         END IF;
     ELSE
-        found_ids := ARRAY(SELECT s.connector_id FROM stale_connectors s WHERE s.connector_id > l.after_id ORDER BY s.connector_id LIMIT page);
         is_asked := true;
+        found_ids := ARRAY(SELECT s.connector_id FROM stale_connectors s WHERE s.connector_id > l.after_id ORDER BY s.connector_id LIMIT page);
         DELETE FROM stale_connectors s WHERE s.connector_id = ANY (found_ids) AND NOT EXISTS (SELECT FROM connectors c WHERE c.id = s.connector_id);
         l.after_id := found_ids[cardinality(found_ids)];
-        IF l.after_id IS NULL OR (SELECT count(*) FROM (SELECT FROM stale_connectors s WHERE s.connector_id > l.after_id LIMIT 1) n) = 0 THEN
+        IF coalesce(cardinality(found_ids), 0) < page THEN
             l.phase := 0;
             l.after_id := 0;
             l.next_at := moment + every * CASE WHEN is_wanted THEN 1 ELSE 4 END;
         END IF;
     END IF;
-    -- What is known is not written: a conflict locks its row, in each look, and waits for who deletes it.
-    INSERT INTO webhook_faults AS f (connector_id, place)
-    SELECT c.id, p.place FROM unnest(found_ids) i(id) JOIN connectors c ON c.id = i.id CROSS JOIN LATERAL api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) p(place)
-    WHERE is_wanted AND (c.at_fault OR coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) < moment)
-        AND NOT EXISTS (SELECT FROM webhook_faults k WHERE k.connector_id = c.id AND k.place = p.place) ORDER BY c.id
-    ON CONFLICT (connector_id) DO UPDATE SET place = EXCLUDED.place WHERE f.place <> EXCLUDED.place;
+    IF is_wanted THEN
+        -- What is known is not written, and nobody waits for a transaction that deletes a connector: its rows are left to it.
+        differ := ARRAY(SELECT k.connector_id FROM webhook_faults k LEFT JOIN connectors c ON c.id = k.connector_id CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+            WHERE k.connector_id = ANY (found_ids) AND (NOT k.is_told OR (k.place, k.found) IS DISTINCT FROM (f.place, f.found)) ORDER BY k.connector_id FOR UPDATE OF k SKIP LOCKED);
+        UPDATE webhook_faults k SET place = f.place, found = f.found, is_told = false FROM connectors c CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+        WHERE k.connector_id = ANY (differ) AND c.id = k.connector_id;
+        WITH made AS (INSERT INTO webhook_faults (connector_id, place, found)
+            SELECT c.id, f.place, f.found FROM unnest(found_ids) i(id) JOIN connectors c ON c.id = i.id CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+            WHERE f.found IS NOT NULL AND NOT EXISTS (SELECT FROM webhook_faults k WHERE k.connector_id = c.id) ORDER BY c.id
+            ON CONFLICT (connector_id) DO NOTHING RETURNING connector_id)
+        SELECT differ || coalesce(array_agg(m.connector_id), '{}') INTO differ FROM made m;
+        -- Those that are well are forgotten once all are called that may have to say so.
+        IF differ <> '{}' AND api.call_webhooks(ARRAY(SELECT api.webhooks_of(differ, ARRAY(SELECT DISTINCT k.place FROM webhook_faults k WHERE k.connector_id = ANY (differ))))) THEN
+            DELETE FROM webhook_faults k WHERE k.connector_id = ANY (differ) AND (k.found IS NULL OR NOT EXISTS (SELECT FROM connectors c WHERE c.id = k.connector_id));
+            UPDATE webhook_faults k SET is_told = true WHERE k.connector_id = ANY (differ);
+        END IF;
+    END IF;
     IF is_asked THEN   -- last: it holds connectors, and waits for nobody from here on
         PERFORM api.tell_freshness(found_ids);
     END IF;
@@ -217,6 +227,7 @@ DECLARE
     found_ids integer[];
     last_type text;
     last_until timestamptz;
+    differ   integer[];
 BEGIN
     SELECT * INTO l FROM webhook_looks WHERE one AND (next_at <= moment OR next_at > moment + interval '1 hour') FOR UPDATE SKIP LOCKED;   -- or the clock has stepped back
     IF NOT FOUND THEN
@@ -258,8 +269,6 @@ BEGIN
         END IF;
     ELSE
         found_ids := ARRAY(SELECT f.connector_id FROM webhook_faults f WHERE f.connector_id > l.after_id ORDER BY f.connector_id LIMIT page);
-        DELETE FROM webhook_faults f WHERE f.connector_id IN (SELECT k.connector_id FROM webhook_faults k WHERE k.connector_id = ANY (found_ids) AND NOT EXISTS (SELECT FROM connectors c
-            WHERE c.id = k.connector_id AND (c.at_fault OR coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) < moment)) FOR UPDATE SKIP LOCKED);
         l.after_id := found_ids[cardinality(found_ids)];
         IF coalesce(cardinality(found_ids), 0) < page THEN
             l.phase := 0;
@@ -267,12 +276,21 @@ BEGIN
             l.next_at := moment + every;
         END IF;
     END IF;
-    -- What is known is not written: a conflict locks its row, in each look, and waits for who deletes it.
-    INSERT INTO webhook_faults AS f (connector_id, place)
-    SELECT c.id, p.place FROM unnest(found_ids) i(id) JOIN connectors c ON c.id = i.id CROSS JOIN LATERAL api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) p(place)
-    WHERE (c.at_fault OR coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) < moment)
-        AND NOT EXISTS (SELECT FROM webhook_faults k WHERE k.connector_id = c.id AND k.place = p.place) ORDER BY c.id
-    ON CONFLICT (connector_id) DO UPDATE SET place = EXCLUDED.place WHERE f.place <> EXCLUDED.place;
+    -- What is known is not written, and nobody waits for a transaction that deletes a connector: its rows are left to it.
+    differ := ARRAY(SELECT k.connector_id FROM webhook_faults k LEFT JOIN connectors c ON c.id = k.connector_id CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+        WHERE k.connector_id = ANY (found_ids) AND (NOT k.is_told OR (k.place, k.found) IS DISTINCT FROM (f.place, f.found)) ORDER BY k.connector_id FOR UPDATE OF k SKIP LOCKED);
+    UPDATE webhook_faults k SET place = f.place, found = f.found, is_told = false FROM connectors c CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+    WHERE k.connector_id = ANY (differ) AND c.id = k.connector_id;
+    WITH made AS (INSERT INTO webhook_faults (connector_id, place, found)
+        SELECT c.id, f.place, f.found FROM unnest(found_ids) i(id) JOIN connectors c ON c.id = i.id CROSS JOIN LATERAL api.webhook_fault(c, moment) f
+        WHERE f.found IS NOT NULL AND NOT EXISTS (SELECT FROM webhook_faults k WHERE k.connector_id = c.id) ORDER BY c.id
+        ON CONFLICT (connector_id) DO NOTHING RETURNING connector_id)
+    SELECT differ || coalesce(array_agg(m.connector_id), '{}') INTO differ FROM made m;
+    -- Those that are well are forgotten once all are called that may have to say so.
+    IF differ <> '{}' AND api.call_webhooks(ARRAY(SELECT api.webhooks_of(differ, ARRAY(SELECT DISTINCT k.place FROM webhook_faults k WHERE k.connector_id = ANY (differ))))) THEN
+        DELETE FROM webhook_faults k WHERE k.connector_id = ANY (differ) AND (k.found IS NULL OR NOT EXISTS (SELECT FROM connectors c WHERE c.id = k.connector_id));
+        UPDATE webhook_faults k SET is_told = true WHERE k.connector_id = ANY (differ);
+    END IF;
     UPDATE webhook_looks SET phase = l.phase, after_type = l.after_type, after_until = l.after_until, after_id = coalesce(l.after_id, 0), next_at = l.next_at;
     RETURN l.next_at <= moment;
 END $$;
