@@ -118,10 +118,10 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	return w.header, json.Unmarshal(w.body.Bytes(), into)
 }
 
-// Watch has the operation answer a browser, whose session no script reads.
-func (h host) Watch(w http.ResponseWriter, r *http.Request) {
+// Watch has an operation answer a browser, whose session no script reads.
+func (h host) Watch(w http.ResponseWriter, r *http.Request, path string) {
 	asked := r.Clone(r.Context())
-	asked.URL.Path, asked.Pattern = base+"/events", ""
+	asked.URL.Path, asked.URL.RawPath, asked.Pattern = base+path, "", ""
 	h.mux.ServeHTTP(w, asked)
 }
 

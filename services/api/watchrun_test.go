@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -81,4 +82,21 @@ func TestAWatchedRunTakesOneOfTheStreamsThatAUserMayHave(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestABrowserIsToldHowFarTheRunOfASourceHasCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	of := w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	b := w.as(7, identity.User).signedIn()
+	w.exec(`UPDATE open_runs SET progress_text = 'page 5', stored = 3, total = 9 WHERE id = $1`, of.run)
+	page := b.get(fmt.Sprintf("/sources/%d", of.id))
+	require.Contains(t, page.text, `data-run="`+of.run.String()+`"`)
+	require.Contains(t, page.text, "page 5; 3 of 9 messages are stored")
+	s := w.openStream(&http.Client{Jar: b.client.Jar}, "/runs/"+of.run.String()+"/events")
+	require.Equal(t, heard{}, s.read())
+	require.Equal(t, "page 5", s.progress().ProgressText)
+	w.exec(`SELECT moves.cancel($1)`, of.run)
+	require.Equal(t, "superseded", s.progress().Status)
+	require.NotContains(t, b.get(fmt.Sprintf("/sources/%d", of.id)).text, "data-run")
 }

@@ -29,8 +29,8 @@ type Service interface {
 	For(r *http.Request, session string) (context.Context, Who, error)
 	// Ask has an operation of the API done. Its errors are problems.
 	Ask(ctx context.Context, operation Operation, into any) (http.Header, error)
-	// Watch answers with what becomes of connectors, as it happens.
-	Watch(w http.ResponseWriter, r *http.Request)
+	// Watch answers as an operation does that tells what becomes of connectors, or of a run, as it happens: /events or /runs/{run}/events.
+	Watch(w http.ResponseWriter, r *http.Request, path string)
 	// Begin makes a session of a token, and Open of a link, which is used up.
 	Begin(r *http.Request, token string) (session string, err error)
 	Open(r *http.Request, code string) (session string, err error)
@@ -136,6 +136,7 @@ func New(service Service) http.Handler {
 		"GET /queue":                      p.queue,
 		"GET /runs":                       p.runs,
 		"POST /runs/{run}/cancel":         p.cancel,
+		"GET /runs/{run}/events":          p.runEvents,
 		"GET /problems":                   p.problems,
 		"POST /locks/release":             p.release,
 		"GET /deadletters":                p.letters,
@@ -252,7 +253,13 @@ var places = []string{"page", "limits", "keys"}
 
 // events has a page that is open be told when to show itself anew.
 func (p *pages) events(q *request) error {
-	p.service.Watch(q.ResponseWriter, q.Request)
+	p.service.Watch(q.ResponseWriter, q.Request, "/events")
+	return nil
+}
+
+// runEvents has a page that shows an open run be told when that has come further.
+func (p *pages) runEvents(q *request) error {
+	p.service.Watch(q.ResponseWriter, q.Request, "/runs/"+url.PathEscape(q.PathValue("run"))+"/events")
 	return nil
 }
 

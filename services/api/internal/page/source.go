@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/internal/clock"
@@ -69,7 +70,9 @@ type timeline struct {
 	Words   string
 	Took    string
 	Counts  string
-	IsOpen  bool
+	// Progress is how far an open run has come, as its worker says, and how many of its messages are stored.
+	Progress string
+	IsOpen   bool
 }
 
 const timelineWidth = 360.0
@@ -97,6 +100,21 @@ func phasesOf(r run, now time.Time) (all []phase, spans []time.Duration) {
 		from = *until
 	}
 	return all, spans
+}
+
+// progressOf says how far an open run has come.
+func progressOf(r run) string {
+	var said []string
+	if text := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); text != "" {
+		said = append(said, text)
+	}
+	switch {
+	case r.Total != nil:
+		said = append(said, fmt.Sprintf("%d of %d messages are stored", r.Stored, *r.Total))
+	case r.Stored > 0:
+		said = append(said, fmt.Sprintf("%d messages are stored so far", r.Stored))
+	}
+	return strings.Join(said, "; ")
 }
 
 // timelinesOf draws runs on one scale.
@@ -135,6 +153,9 @@ func (q *request) timelinesOf(runs []run, schedule string, now time.Time) []time
 		}
 		t.Phases, t.Took = phases, clock.Span(total(spans))
 		t.Counts = fmt.Sprintf("%d new or changed, %d unchanged, %d failed, %d deleted", r.DocumentsProcessed, r.DocumentsUnchanged, r.DocumentsFailed, r.DocumentsDeleted)
+		if t.IsOpen {
+			t.Progress = progressOf(r)
+		}
 		out = append(out, t)
 	}
 	return out

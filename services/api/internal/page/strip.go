@@ -31,6 +31,8 @@ type run struct {
 	ProgressDone       *int64     `json:"progress_done"`
 	ProgressTotal      *int64     `json:"progress_total"`
 	ProgressText       *string    `json:"progress_text"`
+	Total              *int64     `json:"total"`
+	Stored             int64      `json:"stored"`
 }
 
 const (

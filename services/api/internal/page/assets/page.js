@@ -27,13 +27,26 @@ async function renew() {
   const focused = live.contains(document.activeElement) ? leadsTo(document.activeElement) : null;
   live.replaceChildren(...fresh.childNodes);
   if (focused) [...live.querySelectorAll("a, button")].find((e) => leadsTo(e) === focused)?.focus();
+  follow();
 }
 
 function happened() {
   due ??= setTimeout(() => renew().catch(() => {}), 1000); // the next event tries again
 }
 
+// The open run that is shown tells when it has come further; where it ends, so does its stream.
+let run;
+
+function follow() {
+  const id = document.hidden ? undefined : live.querySelector("[data-run]")?.dataset.run;
+  if (run?.id === id) return;
+  run?.stream.close();
+  run = id && { id, stream: new EventSource("/runs/" + id + "/events") };
+  run?.stream.addEventListener("progress", happened);
+}
+
 function watch() {
+  follow();
   if (document.hidden) {
     told?.close();
     told = undefined;
