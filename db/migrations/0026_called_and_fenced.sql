@@ -14,9 +14,9 @@ CREATE INDEX group_members_group ON group_members (group_id, user_id);
 -- All that webhook_state makes of a connector, whatever was told of it. Null: it is well, whatever was told.
 -- +goose StatementBegin
 CREATE FUNCTION api.webhook_found(status text, failures integer, late boolean) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+    LANGUAGE sql IMMUTABLE AS $$   -- without concat_ws, which is not: it would not be inlined
     SELECT CASE WHEN status IN ('ERROR', 'DISABLED') THEN status WHEN status <> 'ACTIVE' OR failures > 0 OR late
-        THEN concat_ws(' ', CASE WHEN status <> 'ACTIVE' THEN 'in flight' END, CASE WHEN failures > 0 THEN 'failing' END, CASE WHEN late THEN 'late' END) END
+        THEN ltrim(CASE WHEN status <> 'ACTIVE' THEN 'in flight' ELSE '' END || CASE WHEN failures > 0 THEN ' failing' ELSE '' END || CASE WHEN late THEN ' late' ELSE '' END) END
 $$;
 -- +goose StatementEnd
 
@@ -46,7 +46,7 @@ $$;
 
 -- How a connector stands, and who sees it, as webhook_faults has it.
 -- +goose StatementBegin
-CREATE FUNCTION api.webhook_fault(c connectors, moment timestamptz, OUT place text, OUT found text)
+CREATE FUNCTION api.webhook_fault(c connectors, moment timestamptz) RETURNS TABLE (place text, found text)   -- one row, but inlined only as a table
     LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN c.id IS NOT NULL THEN api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) END,
         CASE WHEN c.id IS NOT NULL THEN api.webhook_found(c.status, c.failure_count, coalesce(coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) < moment, false)) END

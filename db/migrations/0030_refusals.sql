@@ -34,6 +34,7 @@ CREATE FUNCTION moves.fail_refused(run uuid, try uuid, message text, reach text)
 DECLARE
     -- After a run with parameters the connector stands where it stood, with the error that it had.
     of integer := (SELECT o.connector_id FROM open_runs o WHERE o.id = run AND o.try_id = try AND o.parameters IS NULL);
+    synced timestamptz;   -- a sync since ends the row of refusals
 BEGIN
     IF reach IS NULL OR reach !~ '^[0-9a-f]{1,64}$' THEN
         RAISE EXCEPTION 'fail_refused: reach is %, must be a hash in hexadecimal', coalesce(reach, 'null') USING ERRCODE = 'invalid_parameter_value';
@@ -41,6 +42,7 @@ BEGIN
     IF NOT moves.fail(run, try, 'permanent', message) THEN
         RETURN false;
     END IF;
+    synced := (SELECT c.last_sync_at FROM connectors c WHERE c.id = of);
     -- One that is due again by itself needs no row: somebody has asked for it meanwhile. The move holds the connector.
     INSERT INTO refused_connectors AS r (connector_id, type, config_version, over_at, reach, refused_by)
     SELECT c.id, c.type, c.config_version, c.over_at, fail_refused.reach, ARRAY[fail_refused.reach] FROM connectors c
@@ -48,8 +50,8 @@ BEGIN
     ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, config_version = EXCLUDED.config_version, over_at = EXCLUDED.over_at, reach = EXCLUDED.reach, retried_at = NULL,
         refused_by = CASE WHEN r.config_version <> EXCLUDED.config_version THEN EXCLUDED.refused_by
             ELSE (EXCLUDED.refused_by || array_remove(r.refused_by, fail_refused.reach))[:16] END,
-        again = CASE WHEN r.config_version = EXCLUDED.config_version AND fail_refused.reach = ANY (r.refused_by) THEN least(r.again + 1, 1000) ELSE 0 END,
-        not_before = CASE WHEN r.config_version = EXCLUDED.config_version AND fail_refused.reach = ANY (r.refused_by)
+        again = CASE WHEN r.config_version = EXCLUDED.config_version AND (synced > r.over_at) IS NOT TRUE AND (fail_refused.reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16) THEN least(r.again + 1, 1000) ELSE 0 END,
+        not_before = CASE WHEN r.config_version = EXCLUDED.config_version AND (synced > r.over_at) IS NOT TRUE AND (fail_refused.reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16)
             THEN clock_timestamp() + make_interval(mins => least(power(2, least(r.again, 10))::integer, 60)) ELSE '-infinity' END;
     RETURN true;
 END $$;
@@ -63,7 +65,9 @@ DECLARE
     begun integer[];
 BEGIN
     begun := ARRAY(SELECT r.connector_id FROM refused_connectors r LEFT JOIN connectors c ON c.id = r.connector_id
-        WHERE r.type = of_type AND r.retried_at IS NOT NULL AND NOT coalesce(c.status = 'PENDING' OR (c.status = 'ERROR' AND c.next_sync_at IS NOT NULL AND c.over_at = r.over_at), false)
+        WHERE r.type = of_type AND r.retried_at IS NOT NULL
+            -- One that a window or a full key keeps is not due: others go on.
+            AND NOT coalesce(c.status = 'PENDING' OR (c.status = 'ERROR' AND c.due_at <= clock_timestamp() AND c.over_at = r.over_at), false)
         ORDER BY r.connector_id LIMIT 1000);
     UPDATE refused_connectors r SET retried_at = NULL WHERE r.connector_id IN (SELECT l.connector_id FROM refused_connectors l
         WHERE l.connector_id = ANY (begun) AND l.retried_at IS NOT NULL FOR UPDATE SKIP LOCKED);
@@ -90,6 +94,9 @@ BEGIN
     retried := 0;
     next_reach := after_reach;
     next_id := after_id;
+    IF NOT pg_try_advisory_xact_lock(hashtext('echomind.refused'), hashtext(of_type)) THEN   -- two at once would count the same
+        RETURN;
+    END IF;
     room := moves.retry_room(of_type, most);   -- 0: nothing is looked at
     -- What these settings have refused last is no row of this page, however much that is.
     FOR h IN SELECT * FROM ((SELECT r.* FROM refused_connectors r WHERE r.type = of_type AND r.retried_at IS NULL AND r.reach < by_reach AND (r.reach, r.connector_id) > (after_reach, after_id)
@@ -148,11 +155,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION moves.fail_refused(uuid, uuid, text, text), moves.retry_room(text, integer), moves.retry_refused(text, text, integer, integer, text, integer),
+-- Of a connector that is gone nothing is kept: no look would come to it while the settings stay.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_forget_refusal() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM refused_connectors r WHERE TG_OP = 'TRUNCATE' OR r.connector_id = OLD.id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_refusal_gone AFTER DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_forget_refusal();
+CREATE TRIGGER connectors_refusals_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_forget_refusal();
+
+REVOKE ALL ON FUNCTION connectors_forget_refusal(), moves.fail_refused(uuid, uuid, text, text), moves.retry_room(text, integer), moves.retry_refused(text, text, integer, integer, text, integer),
     moves.retry_one(refused_connectors, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.fail_refused(uuid, uuid, text, text), moves.retry_refused(text, text, integer, integer, text, integer) TO echomind_worker;
 
 -- +goose Down
+DROP TRIGGER connectors_refusals_none ON connectors;
+DROP TRIGGER connectors_refusal_gone ON connectors;
+DROP FUNCTION connectors_forget_refusal();
 DROP FUNCTION moves.retry_refused(text, text, integer, integer, text, integer);
 DROP FUNCTION moves.retry_one(refused_connectors, text);
 DROP FUNCTION moves.retry_room(text, integer);

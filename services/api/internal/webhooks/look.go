@@ -23,11 +23,12 @@ const (
 // Look notes which connectors are not well, and compares that with what each webhook was told whose turn it is: those that may have something to tell, and now and then each. Where the turns of webhooks have no end, what is not well
 // is noted again between them.
 func (s *Service) Look(ctx context.Context) error {
-	for found := true; found; {
-		if err := s.noteFaults(ctx); err != nil {
+	for more, found := true, true; more || found; {
+		var err error
+		if more, err = s.noteFaults(ctx); err != nil {
 			return err
 		}
-		var err error
+		found = true
 		for begun := time.Now(); found && time.Since(begun) < lookEvery; {
 			if found, err = s.lookAtNext(ctx); err != nil {
 				return err
@@ -37,17 +38,19 @@ func (s *Service) Look(ctx context.Context) error {
 	return nil
 }
 
-func (s *Service) noteFaults(ctx context.Context) error {
-	for more := true; more; {
+// noteFaults says whether the look goes on: of a million it takes minutes, and webhooks are told meanwhile.
+func (s *Service) noteFaults(ctx context.Context) (more bool, err error) {
+	more = true
+	for begun := time.Now(); more && time.Since(begun) < lookEvery; {
 		err := s.in(ctx, "webhooks.faults", func(ctx context.Context, q *dbgen.Queries) (err error) {
 			more, err = q.NoteFaults(ctx, dbgen.NoteFaultsParams{Every: lookEvery, Page: pageFaults})
 			return err
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return more, nil
 }
 
 // lookAtNext compares a page of the webhook whose turn it is. It says whether there was one. One whose look fails is looked at later, and others go on.
