@@ -142,3 +142,21 @@ func TestManyThatBecomeStaleWhileEventsWaitAreToldLaterAndDriveOutNone(t *testin
 		t.Errorf("got %q, want three", got)
 	}
 }
+
+func TestAConnectorIsNotToldToBeFreshAgainForOneThatHadItsNumber(t *testing.T) {
+	b := newBase(t)
+	id := b.freshSources(1)[0]
+	b.syncedAgo(id, "2 hours")
+	b.finds()
+	b.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	b.exec(`INSERT INTO connectors (id, name, type, user_id, fresh_within_minutes) VALUES ($1, 'notes', 'file', 1, 60)`, id)
+	b.finds()
+	if got := b.freshness(); got != fmt.Sprint(id, " stale") {
+		t.Errorf("one that was just added: %s", got)
+	}
+	b.syncedAgo(id, "90 minutes")
+	b.finds()
+	if n := one[int](b, `SELECT count(*) FROM stale_connectors`); n != 1 {
+		t.Errorf("%d are stale, want the new one", n)
+	}
+}

@@ -111,7 +111,6 @@ BEGIN
     ELSE
         is_asked := true;
         found_ids := ARRAY(SELECT s.connector_id FROM stale_connectors s WHERE s.connector_id > l.after_id ORDER BY s.connector_id LIMIT page);
-        DELETE FROM stale_connectors s WHERE s.connector_id = ANY (found_ids) AND NOT EXISTS (SELECT FROM connectors c WHERE c.id = s.connector_id);
         l.after_id := found_ids[cardinality(found_ids)];
         IF coalesce(cardinality(found_ids), 0) < page THEN
             l.phase := 0;
@@ -187,7 +186,19 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION api.tell_freshness(integer[]), moves.note_letters(text, bigint[], text[], text[], integer) FROM PUBLIC;
+-- One that is deleted is nobody's staleness: another may be added with its number.
+-- +goose StatementBegin
+CREATE FUNCTION connectors_forget_staleness() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM stale_connectors s WHERE TG_OP = 'TRUNCATE' OR s.connector_id = OLD.id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER connectors_staleness_gone AFTER DELETE ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_forget_staleness();
+CREATE TRIGGER connectors_staleness_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_forget_staleness();
+
+REVOKE ALL ON FUNCTION connectors_forget_staleness(), api.tell_freshness(integer[]), moves.note_letters(text, bigint[], text[], text[], integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.note_letters(text, bigint[], text[], text[], integer) TO echomind_console;
 
 -- +goose Down
@@ -299,6 +310,9 @@ DROP FUNCTION api.tell_freshness(integer[]);
 UPDATE webhook_looks SET phase = 0, after_id = 0 WHERE phase = 3;
 ALTER TABLE webhook_looks DROP CONSTRAINT webhook_looks_phase_known;
 ALTER TABLE webhook_looks ADD CONSTRAINT webhook_looks_phase_known CHECK (phase IN (0, 1, 2));
+DROP TRIGGER connectors_staleness_none ON connectors;
+DROP TRIGGER connectors_staleness_gone ON connectors;
+DROP FUNCTION connectors_forget_staleness();
 DROP TABLE stale_connectors;
 -- What nobody has published yet would be taken for a move.
 DELETE FROM status_events WHERE freshness IS NOT NULL;
