@@ -31,3 +31,21 @@ func TestAPageOfTheQueueLooksAtSoMany(t *testing.T) {
 		}
 	}
 }
+
+// Of 100,000 that wait for a worker a bounded part is counted for each of the 25 on a page of the queue.
+func TestWhatAPageOfTheQueueSaysOfEachIsBounded(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`)
+	b.exec(`INSERT INTO connectors (name, type, user_id, status, run_id) SELECT 'c', 'web', 10 + n / 50, 'PENDING', gen_random_uuid() FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT c.run_id, c.id, c.user_id, 'web', 'manual', now(), now(), now() - interval '1 hour' + c.id * interval '1 millisecond', 1 FROM connectors c`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, open_runs`)
+	b.serves(identity.Who{UserID: 10, Role: identity.User}, func(tx pgx.Tx) {
+		n, plan := buffersOf(t, tx, `SELECT e.* FROM generate_series(10, 34) i(id) CROSS JOIN LATERAL (SELECT * FROM api.evidence v WHERE v.id = i.id OFFSET 0) e`)
+		t.Logf("25 on a page read %d buffers", n)
+		if n > 25_000 {
+			t.Errorf("25 on a page read %d buffers:\n%s", n, plan)
+		}
+	})
+}

@@ -31,7 +31,11 @@ func QueueSeen(ctx context.Context, within Within, asked *broker.Broker, away er
 		})
 		return all, err
 	}
-	before, err := read()
+	var before []Evidence // nothing is counted for what to ask the broker
+	err := within(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		before, err = GlanceSeen(ctx, tx, ids, settings)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +76,22 @@ func QueueSeen(ctx context.Context, within Within, asked *broker.Broker, away er
 	return found, nil
 }
 
-// Position is which one of its type's it is among those that wait as it does, the longest first; nil: it waits for nothing that is given out in an order, or is not due.
+// countedBefore is up to how many connector_evidence counts that are before one.
+const countedBefore = 10_000
+
+// Position is which one of its type's it is among those that wait as it does, the longest first; nil: it waits for nothing that is given out in an order, is not due, or is behind
+// countedBefore others.
 func (e Evidence) Position() *int64 {
 	c := e.Connector
+	before := int64(countedBefore)
 	switch {
 	case c.Status == pending && c.RunID != nil:
-		return new(c.PendingBefore + 1)
+		before = c.PendingBefore
 	case c.RunID == nil && c.WaitsForKey == nil && c.NextSyncAt != nil && !c.NextSyncAt.After(e.Now):
-		return new(c.DueBefore + 1)
+		before = c.DueBefore
 	}
-	return nil
+	if before >= countedBefore {
+		return nil
+	}
+	return new(before + 1)
 }

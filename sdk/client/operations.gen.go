@@ -3339,7 +3339,7 @@ type Waiting struct {
 	// Next What happens next, and who does it.
 	Next string `json:"next"`
 
-	// Position Which one of its type's it is of those that are due, or that are PENDING; null where it waits for a key or a lock.
+	// Position Which one of its type's it is of those that are due, or that are PENDING; null where it waits for a key or a lock, or where 10,000 are before it.
 	Position *int64 `json:"position"`
 
 	// Since Since when: since it is due; PENDING, since its message was sent; SYNCING, since it asked for the lock.

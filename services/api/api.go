@@ -59,6 +59,7 @@ type API struct {
 	strangers strangers
 	badges    *badgesFound
 	chains    *share
+	queues    *share // what each on a page waits for is counted
 	proxies   proxies
 	streams   *streams
 	feed      *feed
@@ -135,7 +136,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		webhooks: webhooks.New(webhooks.Config{Allow: told, MostFailing: time.Duration(cfg.WebhookFailingHours) * time.Hour, PageURL: strings.TrimSuffix(cfg.SignIn.PageURL, "/")},
 			pool, ring, process.Metrics, process.Log.With("service", "api")),
 		ways: ways, issuer: signin.NewPage(ways, ring, process.Log.With("service", "api")), crossOrigin: http.NewCrossOriginProtection(), config: cfg, pool: pool, ring: ring, limiter: newLimiter(cfg.Rate, cfg.Burst), strangers: newStrangers(cfg.Rate, cfg.Burst), badges: newBadgesFound(cfg.Rate, cfg.Burst), proxies: trusted,
-		chains: newShare(1, problem.ManyChains), searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newShare(int(max(1, cfg.DatabaseMaxConns/2)), problem.ManySearches),
+		chains: newShare(1, problem.ManyChains), queues: newShare(2, problem.ManyQueues), searcher: search.New(&embed.Hash{}, cfg.Qdrant), searches: newShare(int(max(1, cfg.DatabaseMaxConns/2)), problem.ManySearches),
 		streams: &streams{config: cfg.Common}, metrics: newMetrics(process.Metrics), log: process.Log.With("service", "api"), mux: http.NewServeMux(),
 	}
 	a.bulk = newBulk()

@@ -127,7 +127,14 @@ func (a *API) byFreshness(ctx context.Context, in *ConnectorList) (found []dbgen
 		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Late: in.Late,
 	}
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		if p.IsBound = isBound(ctx, in.ConnectorFilter != (ConnectorFilter{})); p.IsBound {
+		p.IsBound = isBound(ctx, in.ConnectorFilter != (ConnectorFilter{}))
+		if requestOf(ctx).Role == identity.User { // what is shared with them may be most of all
+			var err error
+			if p.IsBound, err = q.SeesMoreThan(ctx, freshLook); err != nil {
+				return err
+			}
+		}
+		if p.IsBound {
 			through, err := q.FreshnessThrough(ctx, dbgen.FreshnessThroughParams{After: p.After, AfterID: p.AfterID, Look: freshLook})
 			if p.IsBound = !errors.Is(err, pgx.ErrNoRows); p.IsBound && err != nil {
 				return err

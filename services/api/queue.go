@@ -31,7 +31,7 @@ type Waiting struct {
 	Type        string    `json:"type"`
 	Status      string    `json:"status" enum:"PENDING,SYNCING,ACTIVE,ERROR,DISABLED"`
 	Since       time.Time `json:"since" doc:"Since when: since it is due; PENDING, since its message was sent; SYNCING, since it asked for the lock."`
-	Position    *int64    `json:"position" doc:"Which one of its type's it is of those that are due, or that are PENDING; null where it waits for a key or a lock."`
+	Position    *int64    `json:"position" doc:"Which one of its type's it is of those that are due, or that are PENDING; null where it waits for a key or a lock, or where 10,000 are before it."`
 	Cause       string    `json:"cause" doc:"For what it waits, for programs, as /why has it."`
 	Why         string    `json:"why" doc:"The same in a sentence."`
 	Next        string    `json:"next" doc:"What happens next, and who does it."`
@@ -57,6 +57,11 @@ func (a *API) listQueue(ctx context.Context, in *QueueList) (*QueuePage, error) 
 	if err != nil {
 		return nil, err
 	}
+	done, err := a.queues.begin(ctx, requestOf(ctx).UserID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var found []dbgen.WaitingRow
 	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 		found, err = q.Waiting(ctx, dbgen.WaitingParams{After: at.Since, AfterID: at.ConnectorID, Page: int32(in.PageSize), Look: queueLook})

@@ -34,6 +34,9 @@ func serveEvents(lasting context.Context, tell func(context.Context, *serverSent
 	return &huma.StreamResponse{Body: func(to huma.Context) {
 		to.SetHeader("Content-Type", eventStream)
 		to.SetHeader("X-Accel-Buffering", "no") // nginx would keep it back
+		if to.Method() == http.MethodHead {     // who asks so reads nothing, and may have the connection taken for free
+			return
+		}
 		ctx, cancel := context.WithTimeout(lasting, watchFor)
 		defer cancel()
 		s := &serverSent{beat: time.Now()}

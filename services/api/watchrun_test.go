@@ -100,3 +100,19 @@ func TestABrowserIsToldHowFarTheRunOfASourceHasCome(t *testing.T) {
 	require.Equal(t, "superseded", s.progress().Status)
 	require.NotContains(t, b.get(fmt.Sprintf("/sources/%d", of.id)).text, "data-run")
 }
+
+func TestAHeadOfAStreamDoesNotHoldItsConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me, of := w.as(7, identity.User), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	one := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}, Timeout: time.Minute}
+	for _, ask := range [][2]string{{"HEAD", "/runs/" + of.run.String() + "/events"}, {"GET", "/types"}} {
+		r, err := http.NewRequestWithContext(t.Context(), ask[0], w.server.URL+"/api/v1"+ask[1], nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+me.token)
+		answered, err := one.Do(r)
+		require.NoError(t, err, ask)
+		require.NoError(t, answered.Body.Close())
+		require.Equal(t, http.StatusOK, answered.StatusCode)
+	}
+}

@@ -136,3 +136,7 @@ LIMIT @page::integer;
 
 -- name: ConnectorsOf :many
 SELECT * FROM api.connectors WHERE id = ANY (@ids::integer[]);
+
+-- name: SeesMoreThan :one
+-- Whether the viewer sees more connectors than so many.
+SELECT EXISTS (SELECT FROM api.connectors OFFSET @most::integer);

@@ -943,6 +943,18 @@ func (q *Queries) SeesConnector(ctx context.Context, id int32) (bool, error) {
 	return exists, err
 }
 
+const seesMoreThan = `-- name: SeesMoreThan :one
+SELECT EXISTS (SELECT FROM api.connectors OFFSET $1::integer)
+`
+
+// Whether the viewer sees more connectors than so many.
+func (q *Queries) SeesMoreThan(ctx context.Context, most int32) (bool, error) {
+	row := q.db.QueryRow(ctx, seesMoreThan, most)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const sync = `-- name: Sync :one
 SELECT t.at::timestamptz AS at FROM moves.trigger_sync($1::integer, $2::boolean, $3::jsonb) t(at) WHERE t.at IS NOT NULL
 `

@@ -195,6 +195,13 @@ func ManyChains() *Problem {
 	return p
 }
 
+// ManyQueues is of a page of what waits that waited in vain for others.
+func ManyQueues() *Problem {
+	p := kind("unavailable", "Not available now", 503, "Too many ask for what waits.", "Try again after Retry-After.")
+	p.retryAfter = 2
+	return p
+}
+
 // ManyBadges is of a badge that waited in vain for others.
 func ManyBadges() *Problem {
 	p := kind("unavailable", "Not available now", 503, "Too many badges are asked for.", "Try again after Retry-After.")
