@@ -40,7 +40,7 @@ func TestAPermissionToDeleteLastsUntilARunThatHasItCompletes(t *testing.T) {
 	kept := []string{"pick_up", "pick_up_all", "release", "postpone", "fail", "complete, cut", "complete_all, cut", "complete, cut to wait",
 		"complete_all, cut to wait", "rescue", "abandon",
 		"fail_lost_in_transit", "fail_not_taken"}
-	withdrawn := []string{"disable", "cancel", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
+	withdrawn := []string{"disable", "cancel", "fail_refused", "fail_refused, the last time", "fail, the last time", "complete, cut the last time", "complete_all, cut the last time",
 		"abandon, the last time", "fail_not_taken, the last time"}
 	b.endEach(allow, func(name string, from lifecycle.Status, id int32, run uuid.UUID) {
 		switch stands := one[bool](b, `SELECT deletions_allowed_at IS NOT NULL FROM connectors WHERE id = $1`, id); {

@@ -47,7 +47,7 @@ func (b *base) withParameters(id int32) lifecycle.Try {
 func TestARunWithParametersLeavesItsConnectorWhereItStood(t *testing.T) {
 	b := newBase(t)
 	b.ofJobs()
-	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "skip_all", "cancel", "fail", "complete, cut", "complete_all, cut",
+	spent := []string{"finish", "end_job", "skip", "complete", "complete_all", "skip_all", "cancel", "fail", "fail_refused", "fail_refused, the last time", "complete, cut", "complete_all, cut",
 		"abandon", "fail_lost_in_transit", "fail_not_taken", "disable", "fail, the last time", "complete, cut the last time",
 		"complete_all, cut the last time", "abandon, the last time", "fail_not_taken, the last time"}
 	again := []string{"release", "postpone", "complete, cut to wait", "complete_all, cut to wait"}

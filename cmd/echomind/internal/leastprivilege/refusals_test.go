@@ -59,7 +59,8 @@ var mayPublish = map[string]string{
 
 	api("CONSUMER.LIST.CONNECTOR_SYNC"):          "scheduler api operator",
 	api("CONSUMER.LIST.DOCUMENT_PROCESS"):        "semantic api operator",
-	api("CONSUMER.LIST.DEAD_LETTERS"):            "operator",
+	api("CONSUMER.LIST.DEAD_LETTERS"):            "api operator",
+	api("CONSUMER.LIST.EVENTS"):                  "api operator",
 	api("CONSUMER.INFO.CONNECTOR_SYNC.sync_web"): "operator",
 
 	api("CONSUMER.CREATE.CONNECTOR_SYNC.sync_web.connector.sync.web"):                           "chunker",
