@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
@@ -78,7 +79,7 @@ func TestAWatchedRunTakesOneOfTheStreamsThatAUserMayHave(t *testing.T) {
 	testkit.Eventually(t, time.Minute, func() error {
 		r := me.do("GET", "/runs/"+of.run.String()+"/events", nil)
 		if r.status != http.StatusOK {
-			return &http.ProtocolError{ErrorString: r.text}
+			return errors.New(r.text)
 		}
 		return nil
 	})

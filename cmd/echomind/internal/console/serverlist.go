@@ -8,12 +8,12 @@ import (
 )
 
 // doAndShow does something through a server, and shows what has come of it.
-func doAndShow[T any](c *cobra.Command, f *finder, out *output, through func(*remote) (T, error), print func(io.Writer, T) error) error {
+func doAndShow[T any](c *cobra.Command, f *finder, out *output, through func(*remote) (T, error), show func(io.Writer, T) error) error {
 	found, err := onServer(f, through)
 	if err != nil {
 		return err
 	}
-	return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return print(w, found) })
+	return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return show(w, found) })
 }
 
 // bodied is an answer of the API.
@@ -71,7 +71,7 @@ func (l serverList[T]) show(c *cobra.Command, f *finder, out *output) error {
 		}
 		return append([]T{}, all...), nil
 	}, func(w io.Writer, found []T) error {
-		err := l.print(w, found)
+		err := l.show(w, found)
 		if err == nil && more {
 			_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), l.most))
 		}
