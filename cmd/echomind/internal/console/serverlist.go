@@ -71,7 +71,7 @@ func (l serverList[T]) show(c *cobra.Command, f *finder, out *output) error {
 		}
 		return append([]T{}, all...), nil
 	}, func(w io.Writer, found []T) error {
-		err := l.show(w, found)
+		err := l.print(w, found)
 		if err == nil && more {
 			_, err = fmt.Fprintf(w, "and more: --limit %d\n", min(10*len(found), l.most))
 		}
