@@ -53,6 +53,7 @@ var allowed = map[string]struct {
 	"HandOn":                  {60 * 1000, "one row for a page of up to 1000 that run after one"},
 	"RemoveEvents":            {60 * 1000, "one row for a page of up to 1000 events"},
 	"ClearEvents":             {1000, "each 5 s by processes that are killed often: 821 for a connection's first call, 1 for each later one"},
+	"RetryRefused":            {800, "each 15 s by processes that are killed often: 1,139 for a connection's first call, 15 for each later one"},
 	"NoteEmptyEvents":         {2000, "as ClearEvents, 1,383 and 99: its first look for the oldest event reads the catalogue"},
 	"EventsWaiting":           {2700, "as ClearEvents, 594 and 32; behind an old transaction it passes by the rows that died since events were last noted empty"},
 	"HandOnChanged":           {800, "mostly finds nobody, by schedulers that are killed often: a connection's first call"},
