@@ -3592,7 +3592,7 @@ type ConnectorsListParams struct {
 	// Late Only those that are older than fresh_within_minutes says. One that never synced counts from when it was added.
 	Late *bool `form:"late,omitempty" json:"late,omitempty"`
 
-	// Sort freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first whose last sync is longest ago. One that never synced counts from when it was added.
+	// Sort freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first that was added first. One that never synced counts from when it was added.
 	Sort *ConnectorsListParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// Counts Whether to count the documents of each, for which they are read.

@@ -16,7 +16,7 @@ import (
 // ConnectorList is how connectors are asked for.
 type ConnectorList struct {
 	ConnectorFilter
-	Sort string `query:"sort" enum:"id,freshness" default:"id" doc:"freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first whose last sync is longest ago. One that never synced counts from when it was added."`
+	Sort string `query:"sort" enum:"id,freshness" default:"id" doc:"freshness: the one first that is late for longest, then those that will be, then those of which nobody has said how old they may be, the one first that was added first. One that never synced counts from when it was added."`
 	Counts
 	Paging
 }

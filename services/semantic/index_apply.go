@@ -31,8 +31,8 @@ const (
 	indexLetters = 16_384
 )
 
-// applyChanges applies changes to the index, turn by turn, until none is left. Those of runs that are whole come before others, and such
-// a run is completed as soon as none of its own is left: no large run keeps small ones waiting. Every error that it returns is a wait.
+// applyChanges applies changes to the index, turn by turn, until none is left, or the next look is due. Every second turn is for runs that are
+// whole; such a run is completed as soon as none of its own is left: no large run keeps small ones waiting. Every error that it returns is a wait.
 func (x *Index) applyChanges(ctx context.Context) error {
 	began := time.Now()
 	for others := false; ; others = !others { // every second turn is for what has waited longest, whosesoever it is
