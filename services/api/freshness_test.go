@@ -87,3 +87,17 @@ func TestThePageOfSourcesHasTheLeastFreshFirstAndItsOrderInTheAddress(t *testing
 	require.Contains(t, b.get("/?late=true").text, `href="/?late=true&amp;sort=id"`)
 	require.Contains(t, b.get("/?sort=id").text, `name="sort" value="id"`)
 }
+
+func TestAPageByFreshnessIsLookedForInABoundedPartAlsoForAUserWhoSeesMany(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	w.exec(`INSERT INTO connectors (name, type, user_id, scope) SELECT 'c', 'web', 9, 'org' FROM generate_series(1, 10100) n`)
+	w.exec(`INSERT INTO connector_freshness (connector_id, type, fresh_until) SELECT id, type, created_at + id * interval '1 second' FROM connectors`)
+	w.exec(`SET session_replication_role = 'origin'`)
+	me := w.as(7, identity.User)
+	require.Empty(t, me.named("/connectors?sort=freshness&name=zebra"))
+	first := me.get("/connectors?sort=freshness&name=zebra")
+	require.NotNil(t, first["next_page_token"], "it has not looked at all of them")
+	require.Len(t, me.get("/connectors?sort=freshness")["connectors"], 50)
+}
