@@ -20,6 +20,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/internal/tracing"
@@ -172,10 +173,8 @@ func (s *Servers) ask(ctx context.Context, name string, call func(context.Contex
 			logged = err.Error()
 			s.log.Warn("waiting for a server", "call", name, "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if repeat.Sleep(ctx, retryEvery) != nil {
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(retryEvery):
 		}
 	}
 }

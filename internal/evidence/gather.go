@@ -17,6 +17,7 @@ import (
 	"github.com/echomind/sync/internal/evidence/failures"
 	"github.com/echomind/sync/internal/evidence/internal/dbgen"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/slots"
 )
 
@@ -224,10 +225,8 @@ func subscribers(ctx context.Context, b *broker.Broker, stream, subject string) 
 		if err != nil || pulling(found) || look == subscriberLooks {
 			return found, err
 		}
-		select {
-		case <-ctx.Done():
+		if repeat.Sleep(ctx, betweenLooks) != nil {
 			return found, nil
-		case <-time.After(betweenLooks):
 		}
 	}
 }

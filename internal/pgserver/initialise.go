@@ -11,9 +11,16 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack/datadir"
+	"github.com/echomind/sync/internal/repeat"
 )
 
-const initTimeout = 2 * time.Minute
+const (
+	initTimeout = 2 * time.Minute
+	// removeTries take 5 s at most.
+	removeTries = 10
+)
+
+var removePauses = repeat.Pauses{First: 10 * time.Millisecond, Last: 3 * time.Second}
 
 // halfDone is the prefix of the folder in which a cluster is made. The next start removes what a crash left.
 const halfDone = ".init-"
@@ -22,7 +29,7 @@ const halfDone = ".init-"
 // complete one.
 func (s *Server) initialise(ctx context.Context) (err error) {
 	home := filepath.Dir(s.cluster)
-	if err := sweepHalfDone(home); err != nil {
+	if err := sweepHalfDone(ctx, home); err != nil {
 		return err
 	}
 	if _, err := os.Stat(s.cluster); err == nil {
@@ -89,13 +96,13 @@ func (s *Server) initialised() error {
 	return s.state.write(s.cfg.Dir)
 }
 
-func sweepHalfDone(home string) error {
+func sweepHalfDone(ctx context.Context, home string) error {
 	left, err := filepath.Glob(filepath.Join(home, halfDone+"*"))
 	if err != nil {
 		return fmt.Errorf("look for half-made clusters: %w", err)
 	}
 	for _, dir := range left {
-		if err := removeWhileWritten(dir); err != nil {
+		if err := removeWhileWritten(ctx, dir); err != nil {
 			return fmt.Errorf("remove a half-made cluster: %w", err)
 		}
 	}
@@ -103,12 +110,11 @@ func sweepHalfDone(home string) error {
 }
 
 // removeWhileWritten tries again for a while: the children of a killed initdb write for some moments more.
-func removeWhileWritten(dir string) (err error) {
-	for pause := 10 * time.Millisecond; pause < 3*time.Second; pause *= 2 {
-		if err = os.RemoveAll(dir); err == nil {
-			return nil
+func removeWhileWritten(ctx context.Context, dir string) (err error) {
+	for try := range removePauses.Tries(ctx) {
+		if err = os.RemoveAll(dir); err == nil || try == removeTries {
+			break
 		}
-		time.Sleep(pause)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/devstack/loopback"
+	"github.com/echomind/sync/internal/repeat"
 )
 
 const (
@@ -41,10 +42,8 @@ func (s *Server) launch(ctx context.Context, port int) error {
 			return err
 		}
 		s.cfg.Log.Info("Postgres did not start; trying again", "attempt", attempt, "port", chosen)
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(launchPause):
+		if ended := repeat.Sleep(ctx, launchPause); ended != nil {
+			return errors.Join(err, ended)
 		}
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/echomind/sync/internal/repeat"
 )
 
 const (
@@ -24,6 +25,9 @@ const (
 
 // maxAttempts bounds how often a transaction is repeated after a deadlock.
 const maxAttempts = 5
+
+// pauses are between these attempts, scattered: both sides of a deadlock may try again.
+var pauses = repeat.Pauses{First: 20 * time.Millisecond, Last: 80 * time.Millisecond}
 
 // Bounds are the server's bounds of a transaction, so that it ends even where its client is gone. Each is rounded up to a
 // millisecond; 0 = the bound of Tx. None can be switched off.
@@ -72,24 +76,19 @@ func Tx(ctx context.Context, db Beginner, work func(pgx.Tx) error) error {
 
 // TxBounded is Tx with other bounds.
 func TxBounded(ctx context.Context, db Beginner, bounds Bounds, work func(pgx.Tx) error) error {
-	return repeat(ctx, db, bounds.begin(" isolation level read committed"), work)
+	return inTx(ctx, db, bounds.begin(" isolation level read committed"), work)
 }
 
 // Snapshot is Tx for several queries that must see the same moment. It cannot write.
 func Snapshot(ctx context.Context, db Beginner, work func(pgx.Tx) error) error {
-	return repeat(ctx, db, Bounds{}.begin(" isolation level repeatable read read only"), work)
+	return inTx(ctx, db, Bounds{}.begin(" isolation level repeatable read read only"), work)
 }
 
-func repeat(ctx context.Context, db Beginner, options pgx.TxOptions, work func(pgx.Tx) error) error {
+func inTx(ctx context.Context, db Beginner, options pgx.TxOptions, work func(pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := pgx.BeginTxFunc(ctx, db, options, work)
-		if err == nil || !repeatable(err) || attempt == maxAttempts {
+		if err == nil || !repeatable(err) || attempt == maxAttempts || repeat.Sleep(ctx, pauses.Scattered(attempt)) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(time.Duration(rand.IntN(20*attempt)+1) * time.Millisecond):
 		}
 	}
 }

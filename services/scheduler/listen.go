@@ -12,6 +12,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 )
 
 const (
@@ -44,9 +45,7 @@ func (s *Scheduler) listen(ctx context.Context, url string) error {
 			return nil
 		}
 		s.log.Warn("not listening for changes; polling instead", "every", pollEvery, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pollEvery):
+		if repeat.Sleep(ctx, pollEvery) == nil {
 			s.Wake()
 		}
 	}

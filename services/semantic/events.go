@@ -89,10 +89,7 @@ func (s *Semantic) publishEvents(ctx context.Context) error {
 			tries = 1
 		}
 		removed, bad = 0, false
-		select {
-		case <-ctx.Done():
-		case <-time.After(eventPauses.After(tries)):
-		}
+		_ = repeat.Sleep(ctx, eventPauses.After(tries))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/search"
 	"github.com/echomind/sync/internal/search/qdrant"
 	"github.com/echomind/sync/services/semantic/internal/dbgen"
@@ -44,10 +45,8 @@ func (x *Index) Review(ctx context.Context, until time.Time) (all Reviewed, err 
 		found, reviewed, err := x.review(ctx)
 		switch {
 		case postgres.Locked(err) || errors.Is(err, errLongQueue):
-			select {
-			case <-ctx.Done():
-				return all, context.Cause(ctx)
-			case <-time.After(reviewRest):
+			if err := repeat.Sleep(ctx, reviewRest); err != nil {
+				return all, err
 			}
 		case err != nil:
 			return all, err

@@ -91,10 +91,7 @@ func (s *Semantic) serveSystemJobs(ctx context.Context) error {
 			break
 		}
 		s.log.Error("the system jobs are not worked off for a minute", "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Minute):
-		}
+		_ = repeat.Sleep(ctx, time.Minute)
 	}
 	return nil
 }
@@ -108,10 +105,7 @@ func (s *Semantic) addUntilAllAreThere(ctx context.Context) {
 		}
 		pause := addPauses.After(failures)
 		s.log.Warn("system jobs are missing; they are added again", "err", err, "pause", pause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = repeat.Sleep(ctx, pause)
 	}
 }
 

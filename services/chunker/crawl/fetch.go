@@ -195,7 +195,7 @@ func (f *fetcher) read(
 		return nil, 0, fail
 	}
 	fail.down = true
-	return nil, retryAfter(res.Header, f.opt.Now()), fail
+	return nil, comeBackAfter(res.Header, f.opt.Now()), fail
 }
 
 // body calls take before it reads more than the free size.
@@ -274,7 +274,7 @@ func isRedirect(status int) bool {
 	return false
 }
 
-// retryAfter is the wait that a response asks for, and at least a second.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+// comeBackAfter is the wait that a response asks for, and at least a second.
+func comeBackAfter(h http.Header, now time.Time) time.Duration {
 	return max(repeat.RetryAfter(h, now), time.Second)
 }

@@ -120,7 +120,7 @@ func (r *robotsFiles) ask(ctx context.Context, at *url.URL) (rules *robots, next
 		}
 		return nil, to, 0, nil
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return nil, nil, retryAfter(res.Header, r.opt.Now()), unavailable
+		return nil, nil, comeBackAfter(res.Header, r.opt.Now()), unavailable
 	case status >= 500:
 		return nil, nil, 0, unavailable
 	case status < 200 || status > 299:

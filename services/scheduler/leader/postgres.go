@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/repeat"
 )
 
 // lockKey is "echomind" in ASCII. The space of single keys is another than that of the claim's pairs; a lock is seen by
@@ -58,10 +59,7 @@ func (p *postgres) Run(ctx context.Context, work Work) error {
 				pause *= 2 // the others have been waiting: they go first
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = repeat.Sleep(ctx, pause)
 	}
 	return nil
 }
@@ -83,9 +81,7 @@ func (p *postgres) elected(ctx context.Context) (*pgx.Conn, error) {
 		}
 		if err == nil {
 			p.candidate.Report(nil)
-			select {
-			case <-ctx.Done():
-			case <-time.After(p.pace.Poll):
+			if repeat.Sleep(ctx, p.pace.Poll) == nil {
 				continue
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 )
 
 const (
@@ -154,10 +155,8 @@ func reach(ctx context.Context, url string, wait time.Duration, told io.Writer) 
 			return err
 		}
 		_, _ = fmt.Fprintln(told, "echomind: waiting for Postgres:", err)
-		select {
-		case <-ctx.Done():
+		if repeat.Sleep(ctx, reachAgain) != nil {
 			return errors.Join(ctx.Err(), err)
-		case <-time.After(reachAgain):
 		}
 	}
 }

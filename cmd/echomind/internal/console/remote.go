@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/sdk/client"
 )
 
@@ -104,10 +105,8 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (answer T, err
 		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests || refused.RetryAfter > mostPaused || tried == pauses {
 			return answer, err
 		}
-		select {
-		case <-time.After(max(refused.RetryAfter, time.Second)):
-		case <-ctx.Done():
-			return answer, errors.Join(context.Cause(ctx), err)
+		if ended := repeat.Sleep(ctx, max(refused.RetryAfter, time.Second)); ended != nil {
+			return answer, errors.Join(ended, err)
 		}
 	}
 }

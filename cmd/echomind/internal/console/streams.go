@@ -16,6 +16,7 @@ import (
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/config"
+	"github.com/echomind/sync/internal/repeat"
 	natsstreams "github.com/echomind/sync/internal/streams"
 )
 
@@ -78,10 +79,8 @@ places at once; what a stream holds stays. Sizes and replicas that are not given
 				return err
 			}
 			_, _ = fmt.Fprintln(c.ErrOrStderr(), "echomind: waiting for NATS:", err)
-			select {
-			case <-c.Context().Done():
+			if repeat.Sleep(c.Context(), applyAgain) != nil {
 				return errors.Join(c.Context().Err(), err)
-			case <-time.After(applyAgain):
 			}
 		}
 	}

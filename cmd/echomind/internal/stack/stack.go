@@ -18,6 +18,7 @@ import (
 	"github.com/echomind/sync/internal/config"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/devstack"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/internal/telemetry"
 	"github.com/echomind/sync/services/api"
@@ -238,10 +239,8 @@ func announce(ctx context.Context, cfg Config, servers *devstack.Stack, ready *t
 			}
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if repeat.Sleep(ctx, 50*time.Millisecond) != nil {
 			return nil
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

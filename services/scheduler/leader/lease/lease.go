@@ -18,13 +18,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/go-logr/logr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/services/scheduler/leader"
 )
 
@@ -60,10 +60,7 @@ func (e *elector) Run(ctx context.Context, work leader.Work) error {
 		if err := e.term(ctx, work); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(e.config.RetryPeriod):
-		}
+		_ = repeat.Sleep(ctx, e.config.RetryPeriod)
 	}
 	return nil
 }
