@@ -36,6 +36,7 @@ type Watch struct {
 	queries *dbgen.Queries
 	// patience is how long a worker must have been silent by this process's clock.
 	patience time.Duration
+	now      func() time.Time
 
 	mu     sync.Mutex
 	seen   map[uuid.UUID]heartbeat
@@ -56,9 +57,9 @@ type Silent struct {
 	Beats int64     `json:"beats"`
 }
 
-// NewWatch makes a watch. patience is how long a worker must have been silent: a lease.
-func NewWatch(pool *pgxpool.Pool, patience time.Duration) *Watch {
-	return &Watch{queries: dbgen.New(pool), patience: patience, seen: map[uuid.UUID]heartbeat{}}
+// NewWatch makes a watch. patience is how long a worker must have been silent: a lease. now is this process's monotonic clock.
+func NewWatch(pool *pgxpool.Pool, patience time.Duration, now func() time.Time) *Watch {
+	return &Watch{queries: dbgen.New(pool), patience: patience, now: now, seen: map[uuid.UUID]heartbeat{}}
 }
 
 // Forget starts the watch anew, after a time in which this process, or the workers, may not have reached Postgres. No worker is
@@ -71,13 +72,13 @@ func (w *Watch) Forget() {
 
 func (w *Watch) forget() {
 	clear(w.seen)
-	w.from = time.Now().Add(w.patience)
+	w.from = w.now().Add(w.patience)
 }
 
-// Unheard excuses the time since from, in which a call had no answer: Postgres may have been as silent to the workers. Unlike
+// Unheard excuses the time for which a call had no answer: Postgres may have been as silent to the workers. Unlike
 // Forget it keeps the silence before, so that a move that is slow each time does not prevent rescues for ever. It returns false
 // for any other error: that calls for Forget, or for nothing.
-func (w *Watch) Unheard(from time.Time, err error) bool {
+func (w *Watch) Unheard(passed time.Duration, err error) bool {
 	var connecting *pgconn.ConnectError
 	var pg *pgconn.PgError
 	late := errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &connecting)
@@ -86,7 +87,6 @@ func (w *Watch) Unheard(from time.Time, err error) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	passed := time.Since(from)
 	for id, s := range w.seen {
 		s.since = s.since.Add(passed)
 		w.seen[id] = s
@@ -99,14 +99,14 @@ func (w *Watch) Unheard(from time.Time, err error) bool {
 func (w *Watch) Held() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Now().Before(w.from)
+	return w.now().Before(w.from)
 }
 
 // Look returns the workers that are lost and hold runs, as JSON; "[]" where there are none. An error starts the watch anew.
 func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now()
+	now := w.now()
 	if !w.looked.IsZero() {
 		pace := now.Sub(w.looked)
 		if pace > 2*max(w.patience, w.pace) {
@@ -118,7 +118,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 	silent, seen := []Silent{}, make(map[uuid.UUID]heartbeat, len(w.seen))
 	after := uuid.Nil
 	for full := true; full; {
-		asked := time.Now()
+		asked := w.now()
 		rows, err := deadline.Get(ctx, "leases.beats", queryTimeout, func(ctx context.Context) ([]dbgen.BeatsRow, error) {
 			return w.queries.Beats(ctx, dbgen.BeatsParams{After: after, Page: page})
 		})
@@ -126,7 +126,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 			w.forget()
 			return nil, fmt.Errorf("ask for the workers' heartbeats: %w", err)
 		}
-		answered := time.Now()
+		answered := w.now()
 		for _, r := range rows {
 			s, known := w.seen[r.ID]
 			if !known || s.beats != r.Beats {
@@ -141,7 +141,7 @@ func (w *Watch) Look(ctx context.Context) ([]byte, error) {
 		full = len(rows) == page
 	}
 	w.seen = seen
-	if time.Now().Before(w.from) {
+	if w.now().Before(w.from) {
 		silent = []Silent{}
 	}
 	return json.Marshal(silent)

@@ -4,7 +4,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -30,15 +29,15 @@ func TestNobodyIsRescuedForALeaseAfterTheSchedulerWasAway(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	session := s.syncing(id, gone).Run
-	scheduler := s.patient(3)
+	scheduler, past := s.patientBy(3)
 	scheduler.leases.Forget()
-	began := time.Now()
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	s.eventually(10*time.Second, s.rescued(scheduler))
-	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("rescued after %s", took)
+	for _, by := range []time.Duration{0, 3*time.Second - 1} {
+		past(by)
+		s.do(scheduler.Rescue(t.Context()))
+		want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	}
+	past(1)
+	s.do(s.rescued(scheduler)())
 }
 
 func TestAForeignSubscriberIsNotRescuedForALeaseEither(t *testing.T) {
@@ -47,32 +46,29 @@ func TestAForeignSubscriberIsNotRescuedForALeaseEither(t *testing.T) {
 	s.claim(s.scheduler())
 	s.pickUpForeign(id)
 	s.exec(`UPDATE open_runs SET picked_up_at = picked_up_at - interval '1 day'`)
-	scheduler := s.patient(3)
+	scheduler, past := s.patientBy(3)
 	scheduler.leases.Forget()
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, "SYNCING", `SELECT status FROM connectors WHERE id = $1`, id)
-	s.eventually(10*time.Second, s.rescued(scheduler))
+	for _, by := range []time.Duration{0, 3*time.Second - 1} {
+		past(by)
+		s.do(scheduler.Rescue(t.Context()))
+		want(s, "SYNCING", `SELECT status FROM connectors WHERE id = $1`, id)
+	}
+	past(1)
+	s.do(s.rescued(scheduler)())
 }
 
-// A worker beats every third of its lease. Its last heartbeat is at the start, so that the lease ends 3 s later.
+// The scheduler's time runs from the last heartbeat on, beside the lease and not behind it.
 func TestAKilledWorkersRunIsClaimedAgainByTheFirstLookBehindItsLease(t *testing.T) {
 	s := setStage(t)
-	scheduler := s.patient(3)
+	scheduler, past := s.patientBy(3)
 	id := s.connector(nil)
 	s.claim(scheduler)
-	began := time.Now()
-	s.pickUp(id, 3*time.Second)
+	session := s.pickUp(id, time.Hour).Run
 	s.do(scheduler.Rescue(t.Context()))
-	seen := time.Now()
-	s.eventually(10*time.Second, func() error {
-		if time.Since(seen) < 3500*time.Millisecond {
-			if looked := s.rescued(scheduler)(); looked == nil && time.Since(began) < 3*time.Second {
-				t.Fatalf("rescued %s after it was picked up", time.Since(began))
-			}
-			return errors.New("the lease may not be over")
-		}
-		return nil
-	})
+	past(3 * time.Second)
+	s.do(scheduler.Rescue(t.Context()))
+	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id) // its lease is not over
+	s.exec(`UPDATE workers SET expires_at = clock_timestamp()`)
 	s.do(s.rescued(scheduler)())
 }
 
@@ -82,9 +78,8 @@ func TestAClockOfPostgresThatStepsForwardRescuesNobodyWhoBeats(t *testing.T) {
 	s.claim(s.scheduler())
 	try, worker := lifecycle.Try{Run: s.session(id), ID: uuid.New()}, uuid.New()
 	s.do(s.moves.PickUp(t.Context(), id, try, worker, 3*time.Second))
-	scheduler := s.patient(3)
-	began := time.Now()
-	s.eventually(20*time.Second, func() error {
+	scheduler, past := s.patientBy(3)
+	for range 9 { // three leases
 		// After the step its lease is over the moment it is given.
 		_, err := s.moves.Heartbeat(t.Context(), worker, 3*time.Second, []lifecycle.Try{try})
 		s.do(err)
@@ -92,13 +87,11 @@ func TestAClockOfPostgresThatStepsForwardRescuesNobodyWhoBeats(t *testing.T) {
 		for range 3 {
 			s.do(scheduler.Rescue(t.Context()))
 		}
-		if time.Since(began) < 7*time.Second {
-			return errors.New("not two leases yet")
-		}
-		return nil
-	})
+		past(time.Second)
+	}
 	want(s, try.Run, `SELECT run_id FROM connectors WHERE id = $1 AND status = 'SYNCING'`, id)
-	s.eventually(10*time.Second, s.rescued(scheduler)) // once it beats no more
+	past(2 * time.Second) // it beats no more
+	s.do(s.rescued(scheduler)())
 }
 
 func TestAnErrorWhileItLooksForgetsWhomItSaw(t *testing.T) {
@@ -121,18 +114,16 @@ func TestALockThatSomebodyHoldsForgetsNobody(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	s.syncing(id, gone)
-	scheduler := s.patient(3)
+	scheduler, past := s.patientBy(3)
 	s.do(scheduler.Rescue(t.Context()))
+	past(3 * time.Second)
 	holder, err := s.servers.Pool.Begin(t.Context())
 	s.do(err)
 	_, err = holder.Exec(t.Context(), `LOCK TABLE connectors IN EXCLUSIVE MODE`)
 	s.do(err)
-	s.eventually(10*time.Second, func() error {
-		if err := scheduler.Rescue(t.Context()); err == nil {
-			return errors.New("it did not wait for the lock yet")
-		}
-		return nil
-	})
+	if err := scheduler.Rescue(t.Context()); !postgres.Locked(err) {
+		t.Errorf("it did not wait for the lock: %v", err)
+	}
 	if scheduler.leases.Held() {
 		t.Error("a lock that somebody holds was taken for Postgres being away")
 	}
@@ -144,24 +135,23 @@ func TestABatchThatTakesTooLongDoesNotBeginThePatienceAgain(t *testing.T) {
 	s := setStage(t)
 	id := s.connector(nil)
 	s.syncing(id, gone)
-	scheduler := s.patient(3)
+	scheduler, past := s.patientBy(3)
 	s.do(scheduler.Rescue(t.Context()))
 	s.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = 'query_canceled'; END $$`)
 	s.exec(`CREATE TRIGGER slow BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION slow()`)
 	for range 2 {
-		s.eventually(10*time.Second, func() error {
-			if err := scheduler.Rescue(t.Context()); !postgres.Unavailable(err) {
-				return fmt.Errorf("it was not slow yet: %w", err)
-			}
-			return nil
-		})
+		past(3 * time.Second)
+		if err := scheduler.Rescue(t.Context()); !postgres.Unavailable(err) {
+			t.Errorf("it was not slow: %v", err)
+		}
 		if scheduler.leases.Held() {
 			t.Error("a slow batch was taken for Postgres being away")
 		}
 	}
 	s.exec(`DROP TRIGGER slow ON runs`)
-	s.eventually(10*time.Second, s.rescued(scheduler))
+	past(3 * time.Second)
+	s.do(s.rescued(scheduler)())
 }
 
 func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T) {
@@ -170,15 +160,13 @@ func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T
 	s := setStageOn(t, url)
 	id := s.connector(nil)
 	session := s.syncing(id, gone).Run
-	scheduler := s.patient(4)
-	s.eventually(20*time.Second, func() error { // it has been silent for longer than a lease when Postgres is full
-		_, err := scheduler.leases.Look(t.Context())
-		s.do(err)
-		if silent, _ := scheduler.leases.Look(t.Context()); string(silent) == "[]" {
-			return errors.New("not silent yet")
-		}
-		return nil
-	})
+	scheduler, past := s.patientBy(4)
+	_, err := scheduler.leases.Look(t.Context())
+	s.do(err)
+	past(4 * time.Second) // it has been silent for a lease when Postgres is full
+	if silent, err := scheduler.leases.Look(t.Context()); err != nil || string(silent) == "[]" {
+		t.Errorf("silent are %s, %v", silent, err)
+	}
 	var taken []*pgx.Conn
 	for {
 		conn, err := pgx.Connect(t.Context(), url)
@@ -197,12 +185,18 @@ func TestNobodyIsRescuedForALeaseAfterPostgresTookNoMoreConnections(t *testing.T
 		}
 	})
 	s.do(scheduler.Rescue(t.Context()))
-	full := time.Now()
-	s.do(taken[0].Close(t.Context())) // one is enough, and to close all of them may take longer than a lease
-	s.do(scheduler.Rescue(t.Context()))
-	want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
-	s.eventually(20*time.Second, s.rescued(scheduler))
-	if took := time.Since(full); took < 3*time.Second {
-		t.Errorf("rescued %s after Postgres was full", took)
+	s.do(taken[0].Close(t.Context())) // one is enough
+	s.eventually(20*time.Second, func() error {
+		if full, err := scheduler.queries.IsFull(t.Context()); err != nil || full == nil || *full {
+			return fmt.Errorf("still full: %v, %w", full, err)
+		}
+		return nil
+	})
+	for _, by := range []time.Duration{0, 4*time.Second - 1} {
+		past(by)
+		s.do(scheduler.Rescue(t.Context()))
+		want(s, session, `SELECT run_id FROM connectors WHERE id = $1`, id)
 	}
+	past(1)
+	s.do(s.rescued(scheduler)())
 }

@@ -29,7 +29,7 @@ func (s *Scheduler) lookForWorkers(ctx context.Context) (found outcome, err erro
 	var asked time.Time // when the last batch was
 	defer func() {
 		// The workers may not have reached Postgres either. A batch that took too long says nothing of them.
-		if postgres.Unavailable(err) && (asked.IsZero() || !s.leases.Unheard(asked, err)) {
+		if postgres.Unavailable(err) && (asked.IsZero() || !s.leases.Unheard(time.Since(asked), err)) {
 			s.leases.Forget()
 			s.outage.forget()
 		}

@@ -114,7 +114,7 @@ func New(cfg Config, servers *connect.Servers, process connect.Process) *Schedul
 		dispatcher: newDispatcher(servers, m, log), metrics: m, ready: process.Ready, log: log,
 		wake: make(chan struct{}, 1), planWake: make(chan struct{}, 1), passWake: make(chan struct{}, 1), askWake: make(chan struct{}, 1), chainWake: make(chan struct{}, 1), replanWake: make(chan struct{}, 1), listening: &listening{},
 		candidate: leader.NewCandidate(log, m.leader), lookTime: lookTime,
-		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds)), unclaimed: newRefusals[int32](),
+		leases: leases.NewWatch(servers.Pool, seconds(cfg.LeaseSeconds), time.Now), unclaimed: newRefusals[int32](),
 		unanswered: newRefusals[int64](), unplanned: newRefusals[int32](), unrescued: newRefusals[int32](), unreleased: newRefusals[int32](), turns: &turns{laps: map[string]*lap{}},
 	}
 	s.lanes, s.asking, s.calendars = newLanes(s), newAsking(s), &calendarCache{windows: blackoutCache{tell: func(window string, err error) {

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"time"
+
+	"github.com/echomind/sync/internal/leases"
 )
 
 const pastTheGrace = 20 * time.Second
@@ -34,6 +36,13 @@ const numbers = `jsonb_build_object('numbers', (SELECT jsonb_agg(1) FROM generat
 // patient is a scheduler whose workers have a lease of some seconds.
 func (s *stage) patient(lease int, change ...func(*Config)) *Scheduler {
 	return s.scheduler(append(change, func(cfg *Config) { cfg.LeaseSeconds, cfg.WatchIntervalSeconds = lease, 1 })...)
+}
+
+// patientBy is patient, by a clock that stands until past moves it.
+func (s *stage) patientBy(lease int) (scheduler *Scheduler, past func(time.Duration)) {
+	scheduler, now := s.patient(lease), time.Now()
+	scheduler.leases = leases.NewWatch(s.servers.Pool, seconds(lease), func() time.Time { return now })
+	return scheduler, func(by time.Duration) { now = now.Add(by) }
 }
 
 const inFlightOf = `SELECT count(*) FROM open_runs WHERE user_id = $1`

@@ -126,7 +126,7 @@ func TestOfTwoReplicasOneAbandons(t *testing.T) {
 func TestNobodyIsAbandonedInTheFirstLeasePeriod(t *testing.T) {
 	f := newFixture(t)
 	c := f.lostAgain()
-	f.workers = leases.NewWatch(f.servers.Pool, time.Hour)
+	f.workers = leases.NewWatch(f.servers.Pool, time.Hour, time.Now)
 	f.abandons()
 	f.abandons()
 	c.stillRuns()

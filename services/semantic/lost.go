@@ -49,7 +49,7 @@ func (s *Semantic) Abandon(ctx context.Context) error {
 			})
 		})
 		// A batch that took too long says nothing of the workers.
-		if postgres.Unavailable(err) && !s.workers.Unheard(asked, err) {
+		if postgres.Unavailable(err) && !s.workers.Unheard(time.Since(asked), err) {
 			s.workers.Forget()
 		}
 		return verdicts(rows, func(r dbgen.AbandonRow) verdict { return verdict(r) }), err

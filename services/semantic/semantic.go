@@ -102,7 +102,7 @@ func New(cfg Config, servers *connect.Servers, embedder Embedder, store Store, p
 		config: cfg, servers: servers, queries: dbgen.New(servers.Pool), lifecycle: lifecycle.New(servers.Pool),
 		embedder: embedder, store: store, metrics: newMetrics(process.Metrics, cfg.Workers),
 		log: process.Log.With("service", "semantic"), shared: process, storeTimeout: storeTimeout, slowPause: slowPause,
-		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second),
+		workers:    leases.NewWatch(servers.Pool, time.Duration(cfg.LeaseSeconds)*time.Second, time.Now),
 		missingFor: time.Duration(cfg.LeaseSeconds) * time.Second, long: newLongMessages(cfg.Workers),
 		wholeAfter: uuid.New(), checkpointedAfter: uuid.New(), // processes that live for a short while shall not all begin with the same runs
 	}
