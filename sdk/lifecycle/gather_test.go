@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/deadline"
 )
 
 // asked is a gather whose calls wait for the test. It lives in a bubble: time passes only where everybody waits.
@@ -259,4 +261,41 @@ func TestNobodyIsForgottenWhileOthersLeave(t *testing.T) {
 		require.Empty(t, a.waiting)
 		require.False(t, a.works)
 	})
+}
+
+// silent has calls end by their deadlines alone, as those to a Postgres that does not answer.
+func (a *asked) silent() {
+	a.gather.together = func(ctx context.Context, _ []int) ([]*string, error) {
+		return nil, deadline.Do(ctx, "together", togetherTimeout, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	}
+	a.gather.alone = func(ctx context.Context, _ int) (string, error) {
+		return "", deadline.Do(ctx, "alone", callTimeout, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+	}
+}
+
+// A stop of many workers' runs at once waits for as long as one: by the bubble's clock.
+func TestWhereNothingAnswersNobodyWaitsForTheDeadlinesOfOthers(t *testing.T) {
+	for name, c := range map[string]struct{ own, most time.Duration }{
+		"with no deadline of its own":      {time.Hour, deadline.Of(togetherTimeout) + deadline.Of(callTimeout)},
+		"with a shorter one of its own":    {time.Second, max(time.Second, deadline.Of(togetherTimeout))},
+		"with a deadline like that of all": {deadline.Of(callTimeout), deadline.Of(togetherTimeout) + deadline.Of(callTimeout)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gathers(t, func(t *testing.T, a *asked) {
+				a.silent()
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), c.own)
+				defer cancel()
+				var all sync.WaitGroup
+				for n := range 8 {
+					all.Go(func() {
+						_, err := a.ask(ctx, n)
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+					})
+				}
+				all.Wait()
+				require.LessOrEqual(t, time.Since(began), c.most)
+			})
+		})
+	}
 }

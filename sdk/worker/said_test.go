@@ -33,6 +33,13 @@ func (f *fixture) says(text string) {
 	})
 }
 
+// times is how often the log says something.
+func (f *fixture) times(text string) int {
+	f.said.mu.Lock()
+	defer f.said.mu.Unlock()
+	return strings.Count(f.said.text.String(), text)
+}
+
 // measures waits until a metric of the worker has a value.
 func (f *fixture) measures(name string, want float64) {
 	f.t.Helper()

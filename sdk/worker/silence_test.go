@@ -110,8 +110,8 @@ func TestAPostgresThatFallsSilentAtThePickUpIsAWaitWithANamedDeadline(t *testing
 	}
 }
 
-// A pick-up's answer has 7 s, also where it waits for others'; the last write has 3 s.
-func TestAStopWhilePickUpsWaitForASilentPostgresWaitsForOneDeadline(t *testing.T) {
+// How long that takes at most, lifecycle's tests say of many who ask at once.
+func TestAStopWhilePickUpsWaitForASilentPostgresEnds(t *testing.T) {
 	f := newFixture(t)
 	postgres, _, behind := f.behind()
 	r := behind.workWith(slots(3), func(context.Context, *worker.Run) error { return nil })
@@ -122,10 +122,7 @@ func TestAStopWhilePickUpsWaitForASilentPostgresWaitsForOneDeadline(t *testing.T
 		f.triggered()
 	}
 	behind.measures("worker_slots_busy", 3)
-	began := time.Now()
-	r.cancel()
 	require.NoError(t, r.stop())
-	require.Less(t, time.Since(began), 20*time.Second, "one after the other they wait for 24 s")
 }
 
 // The last write has 3 s, also where it goes together with others.
@@ -148,11 +145,10 @@ func TestAStopWhilePostgresIsSilentDoesNotWaitForItLonger(t *testing.T) {
 	}
 	f.empties(topology.SyncStream)
 	postgres.Silence(ways["both ways"]...)
-	began := time.Now()
 	r.cancel()
 	close(goOn)
 	require.NoError(t, r.stop())
-	require.Less(t, time.Since(began), 15*time.Second, "one after the other they wait for 24 s")
+	require.Equal(t, many, behind.times("worker.hand_over: no answer within"), "each by its own deadline")
 	for _, c := range all {
 		f.is(c, `status = 'SYNCING' AND failure_count = 0`) // the rescue's
 	}
