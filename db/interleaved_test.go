@@ -138,11 +138,10 @@ func TestAHeldRunStopsNoRescueOfOthers(t *testing.T) {
 	second := b.other()
 	second.exec(`BEGIN`)
 	second.moves("true", `SELECT moves.hold($1, $2)`, heldRun, heldTry)
-	began := time.Now()
 	got := b.asked(`SELECT array_agg(lost_run) FROM moves.rescue(jsonb_build_array(jsonb_build_object('id', $1::uuid, 'beats', $2::bigint),
 		jsonb_build_object('id', $3::uuid, 'beats', $4::bigint)), '1 hour', 10)`, held, beats, other, otherBeats)
-	if got != "{"+otherRun.String()+"}" || time.Since(began) > testkit.Patience(time.Second) {
-		t.Errorf("rescued %s after %s", got, time.Since(began))
+	if got != "{"+otherRun.String()+"}" { // a wait for the row ends with an error
+		t.Errorf("rescued %s", got)
 	}
 	second.exec(`COMMIT`)
 	if got := b.asked(rescue, held, beats); got != heldRun.String() {

