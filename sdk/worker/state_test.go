@@ -244,7 +244,7 @@ func TestDeletionsAreAllowedByTheTriggerUntilARunCompletes(t *testing.T) {
 
 func TestDeletionsAreAllowedToTheRunThatTakesARescuedOnesPlace(t *testing.T) {
 	f := newFixture(t)
-	handle, begun, letGo := deaf(t)
+	handle, begun, letGo := unstoppable(t)
 	f.workWith(slots(2), handle)
 	c := f.pending()
 	f.exec(`SELECT moves.trigger_sync($1, true)`, c.id)

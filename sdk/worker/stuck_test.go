@@ -13,8 +13,8 @@ import (
 	"github.com/echomind/sync/sdk/worker"
 )
 
-// deaf is a handler that says when it begins, and returns when it is let go, whatever becomes of its context.
-func deaf(t *testing.T) (handle worker.Handler, begun chan *worker.Run, letGo func()) {
+// unstoppable is a handler that says when it begins, and returns when it is let go, whatever becomes of its context.
+func unstoppable(t *testing.T) (handle worker.Handler, begun chan *worker.Run, letGo func()) {
 	begun = make(chan *worker.Run, 8)
 	free, let := context.WithCancel(context.Background())
 	t.Cleanup(let)
@@ -48,7 +48,7 @@ func slots(n int) func(*worker.Config) { return func(cfg *worker.Config) { cfg.S
 
 func TestAStuckHandlerThatTookTooLongFailsItsRunAndItsSlotGoesOn(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, letGo := deaf(t)
+	stuck, begun, letGo := unstoppable(t)
 	handle, others, goOn := blocked()
 	c := f.triggered()
 	f.workWith(slots(2), first(stuck, handle), func(w *worker.Worker) {
@@ -72,7 +72,7 @@ func TestAStuckHandlerThatTookTooLongFailsItsRunAndItsSlotGoesOn(t *testing.T) {
 
 func TestAStuckHandlerWhoseRunWasFencedChangesNothing(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, letGo := deaf(t)
+	stuck, begun, letGo := unstoppable(t)
 	c := f.triggered()
 	r := f.workWith(func(cfg *worker.Config) { cfg.Slots, cfg.LeaseSeconds = 2, 3 }, stuck, func(w *worker.Worker) {
 		w.SetStuckAfter(50 * time.Millisecond)
@@ -106,7 +106,7 @@ func TestTheLockOfAStuckHandlerIsHeldForItsTTL(t *testing.T) {
 	f.measures("worker_stuck_handlers", 0)
 }
 
-// holding is a deaf handler that has locks with these ttls.
+// holding is a unstoppable handler that has locks with these ttls.
 func holding(keys map[string]time.Duration) (handle worker.Handler, locks chan *worker.Lock, letGo chan struct{}) {
 	locks, letGo = make(chan *worker.Lock, len(keys)), make(chan struct{})
 	return func(ctx context.Context, run *worker.Run) error {
@@ -191,7 +191,7 @@ func TestAStuckJobFailsItsRun(t *testing.T) {
 
 func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, _ := deaf(t)
+	stuck, begun, _ := unstoppable(t)
 	a, b := f.triggered(), f.triggered()
 	r := f.workWith(slots(2), stuck, impatient)
 	await(t, "one handler", begun)
@@ -205,7 +205,7 @@ func TestWithAsManyStuckHandlersAsSlotsRunEnds(t *testing.T) {
 
 func TestWhatWaitsIsLeftToOthersWhenTheLastSlotIsStuck(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, letGo := deaf(t)
+	stuck, begun, letGo := unstoppable(t)
 	handle, other, _ := blocked()
 	a := f.triggered()
 	r := f.workWith(slots(1), first(stuck, handle), impatient)
@@ -222,7 +222,7 @@ func TestWhatWaitsIsLeftToOthersWhenTheLastSlotIsStuck(t *testing.T) {
 
 func TestAHandlerThatIgnoresACleanStopIsHandedBackAndRunSaysSo(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, _ := deaf(t)
+	stuck, begun, _ := unstoppable(t)
 	c := f.triggered()
 	r := f.workWith(func(cfg *worker.Config) { cfg.Grace, cfg.Slots = 0, 4 }, stuck, func(w *worker.Worker) {
 		w.SetStuckAfter(50 * time.Millisecond)
@@ -234,7 +234,7 @@ func TestAHandlerThatIgnoresACleanStopIsHandedBackAndRunSaysSo(t *testing.T) {
 
 func TestACleanStopTellsOfAHandlerThatWasLeftBehindBefore(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, letGo := deaf(t)
+	stuck, begun, letGo := unstoppable(t)
 	f.triggered()
 	r := f.workWith(slots(4), stuck, impatient)
 	await(t, "the handler", begun)
@@ -245,7 +245,7 @@ func TestACleanStopTellsOfAHandlerThatWasLeftBehindBefore(t *testing.T) {
 
 func TestNothingThatAHandlerDoesAfterTheEndOfItsRunHasAnEffect(t *testing.T) {
 	f := newFixture(t)
-	stuck, begun, letGo := deaf(t)
+	stuck, begun, letGo := unstoppable(t)
 	c := f.triggered()
 	f.workWith(slots(2), stuck, impatient)
 	run := await(t, "the handler", begun)

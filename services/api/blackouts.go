@@ -91,7 +91,7 @@ func viewBlackout(b blackoutRow) Blackout {
 		CreatedAt: b.CreatedAt.UTC(), CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt.UTC(), UpdatedBy: b.UpdatedBy,
 	}
 	var unread error
-	if v.Stands, v.Until, unread = (blackouts.Row{Name: b.Name, Mode: b.Mode, TimeZone: b.TimeZone, Entries: b.Entries}).Standing(b.now); unread != nil {
+	if v.Stands, v.Until, unread = (blackouts.Row{Name: b.Name, Mode: b.Mode, TimeZone: b.TimeZone, Entries: b.Entries}).HoldsAt(b.now); unread != nil {
 		v.Problem = new(unread.Error())
 	}
 	v.Until = utc(v.Until)

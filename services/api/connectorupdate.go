@@ -32,7 +32,7 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 		if err := in.check(old); err != nil {
 			return err
 		}
-		before := standing(old)
+		before := paramsOf(old)
 		p := before
 		in.Body.Name.set(&p.Name, "")
 		in.Body.Type.set(&p.Type, "")
@@ -64,8 +64,8 @@ func (a *API) updateConnector(ctx context.Context, in *UpdateConnector) (out *On
 	return out, err
 }
 
-// standing is what a connector is.
-func standing(of dbgen.ApiChangeable) dbgen.AddConnectorParams {
+// paramsOf is a connector as it is stored.
+func paramsOf(of dbgen.ApiChangeable) dbgen.AddConnectorParams {
 	return dbgen.AddConnectorParams{
 		ID: of.ID, Name: of.Name, Type: of.Type, UserID: of.UserID, Scope: of.Scope, ScopeID: of.ScopeID, Config: of.Config,
 		RefreshFreqMinutes: of.RefreshFreqMinutes, ScheduleCron: of.ScheduleCron, RunAtOnce: of.RunAtOnce, TimeZone: of.TimeZone, DstGap: of.DstGap, DstOverlap: of.DstOverlap,

@@ -207,7 +207,7 @@ func (h host) connected(ctx context.Context, flow askedConsent, token string) er
 		if err := flow.isOf(old); err != nil {
 			return err
 		}
-		p := standing(old)
+		p := paramsOf(old)
 		if p.Config, err = consent.Put(p.Config, nil, token); err != nil {
 			return problem.Invalid("config", err.Error())
 		}

@@ -66,23 +66,23 @@ func (w *world) read(i, events int, batch []*held) {
 // completeStored, advanceStored, abandon, failLost, sweep and keepLedger are semantic's housekeeping.
 func (w *world) completeStored(i, events int) {
 	w.tb.Helper()
-	w.keepHouse(i, events, "complete stored runs", w.readers[i].CompleteStored)
+	w.maintain(i, events, "complete stored runs", w.readers[i].CompleteStored)
 }
 
 func (w *world) advanceStored(i, events int) {
 	w.tb.Helper()
-	w.keepHouse(i, events, "pass checkpoints", w.readers[i].AdvanceStored)
+	w.maintain(i, events, "pass checkpoints", w.readers[i].AdvanceStored)
 }
 
 func (w *world) abandon(i, events int) {
 	w.tb.Helper()
-	w.keepHouse(i, events, "abandon what is lost again", w.readers[i].Abandon)
+	w.maintain(i, events, "abandon what is lost again", w.readers[i].Abandon)
 }
 
 func (w *world) failLost(i, events int) {
 	w.tb.Helper()
 	whole := w.wholeRuns()
-	w.keepHouse(i, events, "fail what is lost in transit", w.readers[i].FailLostInTransit)
+	w.maintain(i, events, "fail what is lost in transit", w.readers[i].FailLostInTransit)
 	now := w.look()
 	for _, id := range whole {
 		if r := now.runs[id]; r.Status != "running" {
@@ -96,7 +96,7 @@ func (w *world) sweep(i, events int) {
 	w.tb.Helper()
 	w.exec(w.tb, `UPDATE unswept_runs SET next_at = clock_timestamp()`)
 	w.exec(w.tb, `UPDATE deleted_connectors SET next_at = clock_timestamp()`)
-	w.keepHouse(i, events, "sweep", func(ctx context.Context) error {
+	w.maintain(i, events, "sweep", func(ctx context.Context) error {
 		done, err := w.readers[i].SweepDeletedConnectors(ctx, time.Now().Add(time.Minute))
 		return errors.Join(errors.Join(done.Held...), err, w.readers[i].Sweep(ctx), w.readers[i].SweepChunks(ctx))
 	})
@@ -104,13 +104,13 @@ func (w *world) sweep(i, events int) {
 
 func (w *world) keepLedger(i, events int) {
 	w.tb.Helper()
-	w.keepHouse(i, events, "keep the ledger", func(ctx context.Context) error {
+	w.maintain(i, events, "keep the ledger", func(ctx context.Context) error {
 		_, err := w.readers[i].KeepLedger(ctx, time.Now().Add(time.Minute))
 		return err
 	})
 }
 
-func (w *world) keepHouse(i, events int, what string, do func(context.Context) error) {
+func (w *world) maintain(i, events int, what string, do func(context.Context) error) {
 	w.tb.Helper()
 	var err error
 	if w.semantic[i].live(events, func(ctx context.Context, _ *life) { err = do(ctx) }) {

@@ -125,14 +125,14 @@ func (b *Bucket) Write(ctx context.Context, object uuid.UUID, from io.Reader) (i
 	if err := to.Close(); err != nil {
 		return n, err
 	}
-	if err := b.settle(object); err != nil {
+	if err := b.flush(object); err != nil {
 		return n, errors.Join(err, b.Remove(context.WithoutCancel(ctx), object))
 	}
 	return n, nil
 }
 
-// settle has the machine write an object in a folder to its disk: the row that names it is there after a loss of power, and fileblob syncs nothing.
-func (b *Bucket) settle(object uuid.UUID) error {
+// flush has the machine write an object in a folder to its disk: the row that names it is there after a loss of power, and fileblob syncs nothing.
+func (b *Bucket) flush(object uuid.UUID) error {
 	if b.folder == nil {
 		return nil
 	}

@@ -104,7 +104,7 @@ func (p Progress) String() string {
 	case p.Run == nil:
 		return "due: waiting to be claimed"
 	case p.Run.Status != string(lifecycle.Running):
-		return settled(*p.Run)
+		return outcome(*p.Run)
 	case p.Run.PickedUpAt == nil:
 		return "PENDING: waiting for a worker" + again(*p.Run)
 	case p.Run.ProgressDone != nil || p.Run.ProgressText != nil:
@@ -139,7 +139,7 @@ func again(r dbgen.SchedulerRun) string {
 	return ""
 }
 
-func settled(r dbgen.SchedulerRun) string {
+func outcome(r dbgen.SchedulerRun) string {
 	line := fmt.Sprintf("%s: %d documents, %d unchanged, %d deleted, %d failed",
 		r.Status, r.DocumentsProcessed, r.DocumentsUnchanged, r.DocumentsDeleted, r.DocumentsFailed)
 	if why := Reason(r); why != "" {
@@ -207,7 +207,7 @@ func Follow(ctx context.Context, s Source, asked bool, seen func(Progress)) (*db
 			seen(last)
 		}
 		doubts := s.Loose && errors.Is(a.err, ErrWithdrawn) && !doubted // it may have been taken back, or have come back between one thing seen and the other
-		if doubted = doubts; a.settled && !doubts {
+		if doubted = doubts; a.final && !doubts {
 			return last.Run, a.err
 		}
 		select {
@@ -225,8 +225,8 @@ func (p *Progress) at(s Seen) (a answer) {
 		p.Connector = *s.Connector
 	}
 	p.Run, a = follow(s.Runs, p.Connector, s.Connector != nil)
-	if p.Asked && !a.settled && p.Connector.NextParameters == nil && (p.Run == nil || !running(*p.Run)) {
-		a = answer{settled: true, err: ErrWithdrawn}
+	if p.Asked && !a.final && p.Connector.NextParameters == nil && (p.Run == nil || !running(*p.Run)) {
+		a = answer{final: true, err: ErrWithdrawn}
 	}
 	return a
 }
@@ -256,7 +256,7 @@ func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, as
 
 // answer is what a look concludes.
 type answer struct {
-	settled bool
+	final bool
 	err     error
 }
 
@@ -269,27 +269,27 @@ func follow(runs []dbgen.SchedulerRun, c dbgen.Connector, exists bool) (*dbgen.S
 		case lifecycle.Running:
 			return run, answer{}
 		case lifecycle.Completed, lifecycle.Skipped:
-			return run, answer{settled: true}
+			return run, answer{final: true}
 		case lifecycle.Failed:
 			if !replaced(runs, i) {
-				return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrFailed, Reason(*run))}
+				return run, answer{final: true, err: fmt.Errorf("%w: %s", ErrFailed, Reason(*run))}
 			}
 		case lifecycle.Superseded:
 			if is(*run, lifecycle.SwitchedOff) {
-				return run, answer{settled: true, err: ErrDisabled}
+				return run, answer{final: true, err: ErrDisabled}
 			}
 			if is(*run, lifecycle.Cancelled) {
-				return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrCancelled, Reason(*run))}
+				return run, answer{final: true, err: fmt.Errorf("%w: %s", ErrCancelled, Reason(*run))}
 			}
 		}
 	}
 	switch {
 	case !exists:
-		return run, answer{settled: true, err: ErrDeleted}
+		return run, answer{final: true, err: ErrDeleted}
 	case c.Status == string(lifecycle.Disabled) && c.StatusMessage != nil:
-		return run, answer{settled: true, err: fmt.Errorf("%w: %s", ErrDisabled, *c.StatusMessage)}
+		return run, answer{final: true, err: fmt.Errorf("%w: %s", ErrDisabled, *c.StatusMessage)}
 	case c.Status == string(lifecycle.Disabled):
-		return run, answer{settled: true, err: ErrDisabled}
+		return run, answer{final: true, err: ErrDisabled}
 	}
 	return run, answer{}
 }

@@ -50,7 +50,7 @@ func showSystemJob(c *cobra.Command, job connector, said string, out output) err
 
 // addSystemJob is that of the database.
 func (r *remote) addSystemJob(c *cobra.Command, flags *connectorFlags) (job connector, said string, err error) {
-	var standing *connector
+	var existing *connector
 	p := client.ConnectorsListParams{Type: &flags.connectorType, Scope: new(client.ConnectorsListParamsScope(systemScope)), PageSize: new(int32(pageSize))}
 	_, err = readPages(c.Context(), "connectors", func(token *string) ([]byte, error) {
 		p.PageToken = token
@@ -61,17 +61,17 @@ func (r *remote) addSystemJob(c *cobra.Command, flags *connectorFlags) (job conn
 		return answer.Body, nil
 	}, func(found connector) bool {
 		if found.Type == flags.connectorType && found.Scope == systemScope {
-			standing = &found
+			existing = &found
 		}
-		return standing != nil
+		return existing != nil
 	})
 	switch {
 	case err != nil:
 		return job, "", fmt.Errorf("look for the system job: %w", err)
-	case standing == nil:
+	case existing == nil:
 		job, err = r.add(c, flags)
 		return job, addedSystemJob, err
 	}
-	job, err = r.update(c, strconv.Itoa(int(standing.ID)), flags)
+	job, err = r.update(c, strconv.Itoa(int(existing.ID)), flags)
 	return job, changedSystemJob, err
 }

@@ -51,14 +51,14 @@ func viewBlackout(b dbgen.Blackout, held *int64) blackoutView {
 	return v
 }
 
-// standing says of a window whether it holds at a moment, and until when.
-func (v *blackoutView) standing(rows []dbgen.BlackoutWindowsRow, now time.Time) {
+// setHold says of a window whether it holds at a moment, and until when.
+func (v *blackoutView) setHold(rows []dbgen.BlackoutWindowsRow, now time.Time) {
 	for _, r := range rows {
 		if r.Name != v.Name {
 			continue
 		}
 		var err error
-		if v.Stands, v.Until, err = blackouts.Row(r).Standing(now); err != nil {
+		if v.Stands, v.Until, err = blackouts.Row(r).HoldsAt(now); err != nil {
 			v.Problem = new(err.Error())
 		}
 	}
@@ -118,7 +118,7 @@ func listBlackouts(ctx context.Context, pool *pgxpool.Pool) ([]blackoutView, err
 	for i, b := range found {
 		views[i] = viewBlackout(dbgen.Blackout{Name: b.Name, Calendar: b.Calendar, UserID: b.UserID, Type: b.Type, Provider: b.Provider, ExceptConnectors: b.ExceptConnectors,
 			Mode: b.Mode, SpreadMinutes: b.SpreadMinutes, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, UpdatedAt: b.UpdatedAt, UpdatedBy: b.UpdatedBy}, &b.Held)
-		views[i].standing(times, now)
+		views[i].setHold(times, now)
 	}
 	return views, nil
 }
@@ -245,7 +245,7 @@ func putBlackout(ctx context.Context, pool *pgxpool.Pool, p dbgen.PutBlackoutPar
 	}
 	times, now, err := blackoutWindows(ctx, pool)
 	v = viewBlackout(b, nil)
-	v.standing(times, now)
+	v.setHold(times, now)
 	return v, err
 }
 

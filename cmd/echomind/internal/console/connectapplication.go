@@ -109,11 +109,11 @@ registration must allow public client flows. docs/connecting.md tells how to reg
 			return usagef("--type %s: Microsoft accounts are connected for types %s", clip(s.flags.connectorType, 40), strings.Join(types, " and "))
 		}
 		return s.run(c, types, func(connectorType string, config []byte) (credentials, func(context.Context) (string, error), error) {
-			var standing struct {
+			var existing struct {
 				Tenant string `json:"tenant_id"`
 				Site   string `json:"site"`
 			}
-			_ = json.Unmarshal(config, &standing) // what is wrong with it is said when it is checked
+			_ = json.Unmarshal(config, &existing) // what is wrong with it is said when it is checked
 			if app.ID == "" {
 				app.ID = s.settings.MicrosoftClientID
 			}
@@ -121,9 +121,9 @@ registration must allow public client flows. docs/connecting.md tells how to reg
 				return nil, nil, usagef("--client-id: it is missing, and CONNECTOR_MICROSOFT_CLIENT_ID names no application either; %s", howToRegister)
 			}
 			if app.Tenant == "" {
-				app.Tenant = standing.Tenant
+				app.Tenant = existing.Tenant
 			}
-			app.Sites = standing.Site != ""
+			app.Sites = existing.Site != ""
 			code, err := s.settings.MicrosoftDevice(connectorType, app, s.enter(c))
 			if err != nil {
 				return nil, nil, usagef("--tenant: %v", err)

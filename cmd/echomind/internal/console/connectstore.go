@@ -111,17 +111,17 @@ func (s *consent) again(c *cobra.Command, types []string, have having) error {
 		if err != nil {
 			return err
 		}
-		standing, err := connectorByID(c.Context(), pool, id)
+		existing, err := connectorByID(c.Context(), pool, id)
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(types, standing.Type) {
-			return fmt.Errorf("--connector %d: it is of type %s, and this connects %s", id, standing.Type, strings.Join(types, " and "))
+		if !slices.Contains(types, existing.Type) {
+			return fmt.Errorf("--connector %d: it is of type %s, and this connects %s", id, existing.Type, strings.Join(types, " and "))
 		}
-		if c.Flags().Changed("type") && standing.Type != s.flags.connectorType {
-			return fmt.Errorf("--type %s: connector %d is of type %s; leave --type out", s.flags.connectorType, id, standing.Type)
+		if c.Flags().Changed("type") && existing.Type != s.flags.connectorType {
+			return fmt.Errorf("--type %s: connector %d is of type %s; leave --type out", s.flags.connectorType, id, existing.Type)
 		}
-		given, ask, err := have(standing.Type, standing.Config)
+		given, ask, err := have(existing.Type, existing.Config)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *consent) again(c *cobra.Command, types []string, have having) error {
 				return s.flags.checkSource(*p)
 			}
 		}
-		if err := reconnect(notYet)(&dbgen.AddConnectorParams{Type: standing.Type, Config: standing.Config}); err != nil {
+		if err := reconnect(notYet)(&dbgen.AddConnectorParams{Type: existing.Type, Config: existing.Config}); err != nil {
 			return err
 		}
 		token, err := ask(c.Context())

@@ -128,7 +128,7 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 			return err
 		}
 		for _, l := range groups[of] {
-			if err := r.settle(ctx, l, at, err); err != nil {
+			if err := r.finish(ctx, l, at, err); err != nil {
 				return err
 			}
 		}
@@ -136,9 +136,9 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 	return nil
 }
 
-// settle removes a letter, now that what it asks for is committed, and tells what came of it. One that is not removed,
+// finish removes a letter, now that what it asks for is committed, and tells what came of it. One that is not removed,
 // because the process or the broker ends here, is replayed once more some day.
-func (r *replaying) settle(ctx context.Context, l deadletter.Letter, at time.Time, why error) error {
+func (r *replaying) finish(ctx context.Context, l deadletter.Letter, at time.Time, why error) error {
 	if why == nil {
 		if err := r.stream.Remove(ctx, l.ID); err != nil {
 			return fmt.Errorf("it is fetched again, but dead letter %d stays; replaying it once more is harmless: %w", l.ID, err)

@@ -17,8 +17,8 @@ type importedBefore struct {
 	taken bool
 }
 
-// standings reads what was imported from this origin.
-func (im *importer) standings(ctx context.Context) (all []*importedBefore, err error) {
+// allImported reads what was imported from this origin.
+func (im *importer) allImported(ctx context.Context) (all []*importedBefore, err error) {
 	p := dbgen.ImportedConnectorsParams{Source: im.of, Origin: im.origin, Page: importPage}
 	for {
 		found, err := ask(ctx, im.pool, "imported", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.ImportedConnectorsRow, error) {

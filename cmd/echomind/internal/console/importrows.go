@@ -36,7 +36,7 @@ func (im *importer) rows(ctx context.Context, rows []imports.Row) (*importReport
 		report.Counts[action] = 0
 	}
 	im.check(ctx, rows)
-	all, err := im.standings(ctx)
+	all, err := im.allImported(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -161,9 +161,9 @@ func isOffThere(c dbgen.Connector) bool {
 // compared is a connector as a row has it, and what of it is other than it stands.
 func (im *importer) compared(ctx context.Context, q *dbgen.Queries, row imports.Row, old dbgen.Connector) (p dbgen.AddConnectorParams, done became, err error) {
 	done = became{action: rowChanged, id: &old.ID}
-	p = standingParams(old)
+	p = existingParams(old)
 	wanted(&p, row)
-	if p.Config, err = im.withStandingSecrets(row, old); err != nil {
+	if p.Config, err = im.withExistingSecrets(row, old); err != nil {
 		return p, done, err
 	}
 	stored, err := q.SameConfig(ctx, dbgen.SameConfigParams{ID: old.ID, Config: p.Config})
@@ -197,9 +197,9 @@ func (im *importer) compared(ctx context.Context, q *dbgen.Queries, row imports.
 	return p, done, nil
 }
 
-// withStandingSecrets is a row's configuration with the envelopes that stand, where what is in them is the same: sealed anew it would
+// withExistingSecrets is a row's configuration with the envelopes that stand, where what is in them is the same: sealed anew it would
 // look like another.
-func (im *importer) withStandingSecrets(row imports.Row, old dbgen.Connector) ([]byte, error) {
+func (im *importer) withExistingSecrets(row imports.Row, old dbgen.Connector) ([]byte, error) {
 	fields := sources.SecretFields(row.Type)
 	if len(fields) == 0 || old.Type != row.Type {
 		return row.Config, nil

@@ -34,11 +34,11 @@ func (f *connectorFlags) checkChange(c *cobra.Command, find *finder, pool *pgxpo
 	if !c.Flags().Changed("config") && !c.Flags().Changed("type") {
 		return nil
 	}
-	standing, err := connectorByID(c.Context(), pool, id)
+	existing, err := connectorByID(c.Context(), pool, id)
 	if err != nil {
 		return err
 	}
-	p := dbgen.AddConnectorParams{Type: standing.Type, Config: standing.Config}
+	p := dbgen.AddConnectorParams{Type: existing.Type, Config: existing.Config}
 	f.apply(c, &p)
 	if f.checkSource(p) != nil {
 		return nil // which the change itself says

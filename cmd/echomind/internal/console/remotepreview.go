@@ -22,12 +22,12 @@ func (r *remote) preview(ctx context.Context, named string, span previewSpan, se
 	if err != nil {
 		return none, err
 	}
-	standing, _, err := r.connector(ctx, id)
+	existing, _, err := r.connector(ctx, id)
 	if err != nil {
 		return none, err
 	}
 	p := client.ConnectorsSchedulePreviewParams{Hours: new(minutes / 60), Past: &span.past, TakesMinutes: &span.takes}
-	other := standing.connectorRow()
+	other := existing.connectorRow()
 	if len(set) > 0 {
 		c, flags, err := setFlags(set, id)
 		if err != nil {
@@ -38,7 +38,7 @@ func (r *remote) preview(ctx context.Context, named string, span previewSpan, se
 				return none, r.finder.notYet(r.server, "--set "+of)
 			}
 		}
-		fields, err := flags.fields(c, standing)
+		fields, err := flags.fields(c, existing)
 		if err != nil {
 			return none, err
 		}
@@ -57,7 +57,7 @@ func (r *remote) preview(ctx context.Context, named string, span previewSpan, se
 	if err == nil {
 		err = r.is(shown.ConnectorID == id)
 	}
-	shown.Now.Schedule = refresh(view(standing.connectorRow()))
+	shown.Now.Schedule = refresh(view(existing.connectorRow()))
 	if shown.Set != nil {
 		shown.Set.Schedule = refresh(view(other))
 	}

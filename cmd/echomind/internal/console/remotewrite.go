@@ -136,11 +136,11 @@ func (f *connectorFlags) fields(c *cobra.Command, of connector) (map[string]any,
 }
 
 // runAfter puts whom a connector runs after into the fields of a change, where the flags say something of it; what they do not say stays.
-func (r *remote) runAfter(ctx context.Context, f *chainFlags, standing []upstream, fields map[string]any) error {
+func (r *remote) runAfter(ctx context.Context, f *chainFlags, existing []upstream, fields map[string]any) error {
 	if !f.given() {
 		return nil
 	}
-	all := slices.Clone(standing)
+	all := slices.Clone(existing)
 	if f.flags.Changed("run-after") {
 		texts, err := f.named()
 		if err != nil {
@@ -153,8 +153,8 @@ func (r *remote) runAfter(ctx context.Context, f *chainFlags, standing []upstrea
 				return usagef("--run-after: %w", err)
 			}
 			one := upstream{ConnectorID: id, Accepts: "completed"}
-			if i := slices.IndexFunc(standing, func(u upstream) bool { return u.ConnectorID == id }); i >= 0 {
-				one = standing[i]
+			if i := slices.IndexFunc(existing, func(u upstream) bool { return u.ConnectorID == id }); i >= 0 {
+				one = existing[i]
 			}
 			if !slices.ContainsFunc(all, func(u upstream) bool { return u.ConnectorID == id }) {
 				all = append(all, one)

@@ -106,7 +106,7 @@ func change(
 			if err != nil {
 				return err
 			}
-			p = standingParams(old)
+			p = existingParams(old)
 			if err := apply(&p); err != nil {
 				return err
 			}
@@ -136,8 +136,8 @@ func changeTo(id int32, p dbgen.AddConnectorParams) dbgen.UpdateConnectorParams 
 	}
 }
 
-// standingParams are those that a connector has.
-func standingParams(old dbgen.Connector) dbgen.AddConnectorParams {
+// existingParams are those that a connector has.
+func existingParams(old dbgen.Connector) dbgen.AddConnectorParams {
 	return dbgen.AddConnectorParams{
 		Name: old.Name, Type: old.Type, UserID: old.UserID, Scope: old.Scope, ScopeID: old.ScopeID, Config: old.Config,
 		RefreshFreqMinutes: old.RefreshFreqMinutes, ScheduleCron: old.ScheduleCron, RunAtOnce: old.RunAtOnce, TimeZone: old.TimeZone,
