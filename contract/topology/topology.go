@@ -20,7 +20,7 @@ const (
 	DocumentStream = "DOCUMENT_PROCESS"
 	// DeadLetterStream keeps what a service gave up on, until a person decides.
 	DeadLetterStream = "DEAD_LETTERS"
-	// EventStream tells other services what became of connectors and runs. Of ours the API reads it, for whoever watches.
+	// EventStream tells other services what became of connectors and runs. Of our services the API reads it, for users who watch.
 	EventStream = "EVENTS"
 )
 

@@ -41,7 +41,7 @@ func Open(url string, access config.NATSAccess) (*Broker, error) {
 // Streams is JetStream, for who makes and changes streams.
 func (b *Broker) Streams() jetstream.JetStream { return b.stream }
 
-// Connected says whether the connection stands. One that has ended is not made again.
+// Connected says whether the connection stands. A connection that has ended is not made again.
 func (b *Broker) Connected() bool { return b.conn.IsConnected() }
 
 // Close ends the connection.
@@ -55,7 +55,7 @@ type Depth struct {
 	Limit uint64
 	// FirstSeq and LastSeq bound the sequences of what it holds, or of what it last held.
 	FirstSeq, LastSeq uint64
-	// Made is when the stream was made: one that is made anew numbers its messages anew.
+	// Made is when the stream was made: a stream that is made anew numbers its messages anew.
 	Made time.Time
 	// Oldest is when the oldest message arrived, by the broker's clock; nil where there is none.
 	Oldest *time.Time

@@ -23,7 +23,7 @@ type Letters struct {
 	Count, Last uint64
 }
 
-// Letters opens the stream of dead letters. One that does not exist (yet) holds none.
+// Letters opens the stream of dead letters. A stream that does not exist (yet) holds none.
 func (b *Broker) Letters(ctx context.Context) (*Letters, error) {
 	stream, err := deadline.Get(ctx, "broker.letters", queryTimeout, func(ctx context.Context) (jetstream.Stream, error) {
 		return b.stream.Stream(ctx, topology.DeadLetterStream)
@@ -67,7 +67,7 @@ func (l *Letters) get(ctx context.Context, sequence uint64, opts ...jetstream.Ge
 	return letter, translate(fmt.Sprintf("ask for dead letter %d", sequence), err)
 }
 
-// Remove takes a letter out of the stream, for good. One that is gone already is no error.
+// Remove takes a letter out of the stream, for good. A letter that is gone already is no error.
 func (l *Letters) Remove(ctx context.Context, sequence uint64) error {
 	if sequence > l.Last {
 		return nil

@@ -149,9 +149,9 @@ const (
 	SchedulerIdle     Cause = "scheduler_idle"
 	// AsksCondition is of a job that is due, and whose condition is asked first.
 	AsksCondition Cause = "asks_condition"
-	// WaitsForUpstream is of a connector that runs after others, one of which has not come so far.
+	// WaitsForUpstream is set where a connector runs after others and one of those has not completed yet.
 	WaitsForUpstream Cause = "waits_for_upstream"
-	// WaitsForKey is of a connector that is due, and of which a concurrency key is full.
+	// WaitsForKey is set where a connector is due and one of its concurrency keys is full.
 	WaitsForKey Cause = "waits_for_key"
 	// InBlackout: it is due, and waits for the end of a blackout window.
 	InBlackout      Cause = "in_blackout"

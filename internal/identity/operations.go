@@ -217,7 +217,7 @@ var rules = map[Operation]Rule{
 	CancelOperation:  {Operate, User, Nothing},
 }
 
-// ScopesOf are the scopes of which one is needed for an operation. What is done to many takes Operate or Write: the operation itself looks whether the token has the
+// ScopesOf are the scopes that allow an operation; one of them is enough. What is done to many takes Operate or Write: the operation itself looks whether the token has the
 // one of what is to be done to each.
 func ScopesOf(operation Operation) []Scope {
 	switch operation {

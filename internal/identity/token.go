@@ -55,7 +55,7 @@ func Token(id int32, secret Secret) string {
 	return body + checksum(body)
 }
 
-// ParseToken takes a token apart. One that was mistyped is found without asking anybody.
+// ParseToken takes a token apart. It finds a typing error without a query.
 func ParseToken(text string) (id int32, secret Secret, err error) {
 	rest, ours := strings.CutPrefix(text, TokenPrefix)
 	number, tail, cut := strings.Cut(rest, "_")

@@ -23,7 +23,7 @@ const rareWords, rareLimit = 4, 50
 // indexTimeout bounds what an index is waited for: less than what a search has, so that it says that the index does not answer.
 const indexTimeout = 4 * time.Second
 
-// ErrIndex says that the index does not answer, or is not the one that is kept.
+// ErrIndex says that the index does not answer, or that another index is kept.
 var ErrIndex = errors.New("the search index does not answer")
 
 // IndexName names the index for an embedder's vectors, and CollectionName the collection that holds it now.

@@ -8,7 +8,7 @@ import (
 )
 
 // Masks are for texts of any form: errors of libraries, responses of servers, input in the wrong field. A mask that removes too
-// much costs a word of a message; one that removes too little, a password.
+// much costs a word of a message; a mask that removes too little costs a password.
 
 const (
 	blanks = " \t\n\r\f\v"

@@ -49,7 +49,7 @@ func (s Schedule) Under(id int32, all []Blackout) Schedule {
 	return s
 }
 
-// Hold says which window holds a connector at a moment: of several, the one that ends last, the first by name of those. Its place lies in the first half of the
+// Hold says which window holds a connector at a moment. Of several windows it is the one with the latest end; where ends are equal, the first by name. Its place lies in the first half of the
 // time until one of them begins again; for a slot that is too old behind latest, of the time until then. Zero = at any age.
 func Hold(all []Blackout, id int32, at, latest time.Time) (h Held, is bool) {
 	for i := range all {

@@ -39,7 +39,7 @@ var Names = map[Name]trace.SpanKind{
 	Checkpoint: trace.SpanKindClient, Complete: trace.SpanKindClient, DeadLetter: trace.SpanKindProducer,
 }
 
-// Span is a span. One that is not recorded, such as the zero Span, has methods that do nothing.
+// Span is a span. The methods of a span that is not recorded, such as the zero Span, do nothing.
 type Span struct{ span trace.Span }
 
 // Begin begins the trace of a session with a span that began at a given time, such as the claim's.

@@ -163,7 +163,7 @@ func (d doer) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// within is the time that a request has. One that uploads has it anew with each part of its files that is sent.
+// within is the time that a request has. An upload has it anew with each part of its files that is sent.
 func (d doer) within(r *http.Request) (context.Context, context.CancelFunc) {
 	late := lateError{d.patience}
 	if r.Body == nil || !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {

@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// ErrPages is of a list whose next page is one that was read already.
+// ErrPages says that the next page of a list was read already.
 var ErrPages = errors.New("the API names a page as the next that was read already")
 
 // Pages walks over a list, which the API answers a page at a time: ask asks for a page, by its token, and says what is on it and which page is the next.

@@ -11,13 +11,13 @@ import (
 const patience = 250 * time.Millisecond
 
 // gather makes one transaction of what several ask for at the same time: while a call is under way the others wait, and go together
-// in the next. Who asks while nobody else does waits for nobody, and nobody waits long for others.
+// in the next. A caller that asks alone does not wait, and no caller waits long for others.
 type gather[Q, A any] struct {
 	// most is how many may go together.
 	most int
 	// alike says whether two may go together. Nil: all may.
 	alike func(a, b Q) bool
-	// together asks for all of them, and answers in their order; nil for one that has to be asked for alone. It ends soon, also
+	// together asks for all of them, and answers in their order; a nil answer: that caller has to ask alone. It ends soon, also
 	// where it has no answer. Its error is nobody's own: each of them has to be asked for alone then.
 	together func(ctx context.Context, asked []Q) ([]*A, error)
 	alone    func(ctx context.Context, asked Q) (A, error)
@@ -61,7 +61,7 @@ func (g *gather[Q, A]) queue(asked Q) *asking[Q, A] {
 	return a
 }
 
-// answer is nil for one that has to be asked for alone. The answer to a call that is under way is waited for: what it has committed
+// answer is nil where the caller has to ask alone. The answer to a call that is under way is waited for: what it has committed
 // is told.
 func (g *gather[Q, A]) answer(ctx context.Context, a *asking[Q, A]) *A {
 	turn := time.NewTimer(patience)

@@ -60,7 +60,7 @@ func (r *Run) knownOf(ctx context.Context, legs []listingPart) (map[string]Known
 	}
 }
 
-// Links returns the links that are stored with a document; none for one that is not stored.
+// Links returns the links that are stored with a document; none where it is not stored.
 func (r *Run) Links(ctx context.Context, sourceID string) ([]string, error) {
 	var links []string
 	err := r.Patiently(ctx, "worker.links", func(ctx context.Context) (err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
-// Lock is one that a run holds. Its methods are safe for concurrent use.
+// Lock is a lock that a run holds. Its methods are safe for concurrent use.
 type Lock struct {
 	of    *locks
 	key   string

@@ -45,7 +45,7 @@ type Run struct {
 	patience  time.Duration // with one question to Postgres
 	unchanged atomic.Int64
 	notes     atomic.Int64           // messages that carry no document
-	job       atomic.Pointer[JobRun] // nil for one that stores documents
+	job       atomic.Pointer[JobRun] // nil where the run stores documents
 	said      said
 
 	waits      sync.Mutex // held while it is decided, and written, that the run waits or does so no more

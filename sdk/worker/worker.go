@@ -199,7 +199,7 @@ func (w *Worker) receive(ctx context.Context, msg jetstream.Msg) error {
 	return w.sync(ctx, request, try, log)
 }
 
-// notPickedUp hands a message back, or acknowledges one that is old news.
+// notPickedUp hands a message back, or acknowledges it where it is old news.
 func (w *Worker) notPickedUp(
 	ctx context.Context, msg jetstream.Msg, try lifecycle.Try, err error, span tracing.Span, log *slog.Logger,
 ) {

@@ -19,7 +19,7 @@ func (a *API) administrationRoutes() {
 	register(a, identity.ReleaseLock, http.MethodPost, "/locks/release", "Take a lock from the run that holds it", http.StatusOK, a.releaseLock)
 }
 
-// Lock is one on something that there is little of. Of one that nobody has, and that runs wait for, epoch and the times are null.
+// Lock is a lock on something scarce. Where runs wait for a lock that nobody has, epoch and the times are null.
 type Lock struct {
 	Key           string     `json:"key"`
 	Epoch         *int64     `json:"epoch" doc:"A number that grows with each time that a key is given."`

@@ -11,7 +11,7 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// Upstream is one that a connector runs after.
+// Upstream is a connector that another one runs after.
 type Upstream struct {
 	ConnectorID    int32  `json:"connector_id"`
 	Accepts        string `json:"accepts" enum:"completed,skipped" doc:"Which of its runs count; skipped: the completed ones, too."`
@@ -32,7 +32,7 @@ func upstreams(ctx context.Context, q *dbgen.Queries, id int32) ([]Upstream, err
 	return all, nil
 }
 
-// NewUpstream is one that a connector is to run after.
+// NewUpstream is a connector that another one shall run after.
 type NewUpstream struct {
 	ConnectorID    int64  `json:"connector_id" minimum:"1" maximum:"2147483647" format:"int32"`
 	Accepts        string `json:"accepts,omitempty" enum:"completed,skipped" doc:"Which of its runs count: the completed ones, or skipped: these and the skipped ones. completed, where you do not say."`

@@ -89,7 +89,7 @@ func (a *API) getCondition(ctx context.Context, in *Named) (*OneCondition, error
 	return out, err
 }
 
-// text is one that may be missing.
+// text is a text that may be missing.
 func text(of *string) string {
 	if of == nil {
 		return ""

@@ -153,7 +153,7 @@ func (a *API) createConnector(ctx context.Context, in *CreateConnector) (out *On
 	return out, err
 }
 
-// number is one that an answer is made of once more.
+// number is the number of the connector that a repeated answer shows.
 func number(done string) (int32, error) {
 	n, err := strconv.ParseInt(done, 10, 32)
 	return int32(n), err

@@ -183,7 +183,7 @@ type Replayed struct {
 	}
 }
 
-// replayDeadLetter commits that the letter's connector is synced, then removes the letter. One that is not removed, because the process or the broker ends
+// replayDeadLetter commits that the letter's connector is synced, then removes the letter. A letter that is not removed, because the process or the broker ends
 // here, is replayed once more some day, which is harmless; with its key the request is not done again, and removes the letter.
 func (a *API) replayDeadLetter(ctx context.Context, in *OnceBySequence) (*Replayed, error) {
 	letter, stream, err := a.readLetter(ctx, in.BySequence)

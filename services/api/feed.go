@@ -66,10 +66,10 @@ type told struct {
 	text []byte
 }
 
-// feed has the newest events, for everybody who watches. Whoever waits for more looks for all.
+// feed has the newest events, for everybody who watches. One watcher that waits for more looks for all of them.
 type feed struct {
 	streams *streams
-	looking chan struct{} // whoever looks has its place
+	looking chan struct{} // its one place is taken by the watcher that looks
 	began   time.Time     // when the last look began; held by looking
 
 	mu     sync.Mutex
@@ -190,7 +190,7 @@ func (f *feed) readFrom(ctx context.Context, asked *broker.Broker) error {
 }
 
 // begin is the place behind which to read. It leaves what is kept, if nothing joins on to it: the stream has lost its end, is another, or has lost or will have more between
-// than is kept. Whoever watches is then told that something may be left out.
+// than is kept. Watchers are then told that something may be left out.
 func (f *feed) begin(depth broker.Depth, hasLost bool) position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,7 +272,7 @@ func (f *feed) behind(at position) (some []told, next position, isWhole bool) {
 	return some, f.newest, true
 }
 
-// sightOf is what somebody sees of the events between two places: whoever may see the same is shown the same.
+// sightOf is what a watcher sees of the events between two places. Watchers with the same rights share it.
 type sightOf struct {
 	viewer   string
 	from, to position

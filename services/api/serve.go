@@ -175,7 +175,7 @@ func (a *API) byToken(r *http.Request, token string) (who identity.Who, err erro
 	return who, nil
 }
 
-// holder finds out whose a token is. One that did not count lately takes of what the address it comes from may try.
+// holder finds out whose a token is. A token that did not count lately uses up a try of its address.
 func (a *API) holder(r *http.Request, id int32, hash []byte) (dbgen.AuthenticateRow, error) {
 	key, address := string(hash), r.RemoteAddr
 	wait, known := a.limiter.takeKnown(key, time.Now())

@@ -29,7 +29,7 @@ type serverSent struct {
 	beat time.Time // when something was sent last
 }
 
-// serveEvents answers with what tell sends, for as long as whoever watches stays, but not for longer than watchFor. lasting ends with the connection.
+// serveEvents answers with what tell sends, for as long as the watcher stays, but not for longer than watchFor. lasting ends with the connection.
 func serveEvents(lasting context.Context, tell func(context.Context, *serverSent)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(to huma.Context) {
 		to.SetHeader("Content-Type", eventStream)
@@ -54,7 +54,7 @@ func (s *serverSent) begin(at string) error {
 	return s.send(fmt.Sprintf("retry: %d\nid: %s\n\n", retryAfter, at))
 }
 
-// alive tells the place, if nothing was told for long: so that whoever comes back does not begin far behind, and a proxy does not take it for dead.
+// alive tells the place, if nothing was told for long: so that a watcher that comes back does not begin far behind, and a proxy does not take it for dead.
 func (s *serverSent) alive(at string) error {
 	if time.Since(s.beat) < beatEvery {
 		return nil

@@ -43,7 +43,7 @@ func (a *API) whoAsks(r *http.Request, requestID string) (identity.Who, error) {
 	return a.byIssuer(r, token, requestID)
 }
 
-// byIssuer is whom a token of the issuer's is for. One that did not count lately takes of what the address it comes from may try.
+// byIssuer is whom a token of the issuer's is for. A token that did not count lately uses up a try of its address.
 func (a *API) byIssuer(r *http.Request, token, requestID string) (identity.Who, error) {
 	sum := sha256.Sum256([]byte(token))
 	key, address := string(sum[:]), r.RemoteAddr

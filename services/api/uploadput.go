@@ -31,7 +31,7 @@ func (a *API) getFile(ctx context.Context, in *ByFile) (*OneFile, error) {
 		if err := isSeen(ctx, q, in.number()); err != nil {
 			return err
 		}
-		name, _ := fileName(in.Name) // none is called by one that is wrong
+		name, _ := fileName(in.Name) // no file has a wrong name
 		found, err = optional(q.GetUpload(ctx, dbgen.GetUploadParams{ConnectorID: in.number(), Name: name}))
 		if err == nil && found == nil {
 			err = noFile(in.Name)

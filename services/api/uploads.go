@@ -48,7 +48,7 @@ func (a *API) uploadRoutes() {
 	}}
 }
 
-// File is one that was uploaded.
+// File is an uploaded file.
 type File struct {
 	Name       string    `json:"name"`
 	Bytes      int64     `json:"bytes"`

@@ -83,7 +83,7 @@ type watcher struct {
 	only []int32 // nil = every connector
 }
 
-// tell goes on until whoever watches goes, does not read, or the stream's time is over.
+// tell goes on until the watcher goes or does not read, or the stream's time is over.
 func (w *watcher) tell(ctx context.Context, to *serverSent) {
 	w.serverSent = to
 	ticks := time.NewTicker(lookEvery)

@@ -59,7 +59,7 @@ func stateOf(r SyncRun) string {
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// tell goes on until the run is over, is not seen any more, or whoever watches goes or does not read.
+// tell goes on until the run is over or may not be seen any more, or the watcher goes or does not read.
 func (w *runWatcher) tell(ctx context.Context, to *serverSent) {
 	w.serverSent = to
 	ticks := time.NewTicker(lookAtRunEvery)

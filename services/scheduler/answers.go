@@ -24,7 +24,7 @@ type answer struct {
 	Problem      *string   `json:"problem"`
 }
 
-// answered keeps what is to be written down: why a message was not taken; that it was, of one that was lost before.
+// answered keeps what is to be written down: why a message was not taken, and that a message was taken which was lost before.
 func (f *flight) answered(t *Trigger, problem error) {
 	if problem == nil && t.dispatches < notedFrom {
 		return

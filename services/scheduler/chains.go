@@ -244,7 +244,7 @@ func (s *Scheduler) writeFates(ctx context.Context, tx pgx.Tx, f fates, now time
 func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf, back time.Time) {
 	began, on := never, u.WaitsFor
 	waits := func(until time.Time) {
-		// An end that becomes too old is one that is waited for.
+		// An end that becomes too old is waited for again.
 		if ages := u.AgesAt.Add(time.Millisecond); !u.AgesAt.Equal(never) && (until.Equal(never) || ages.Before(until)) {
 			until = ages
 		}
@@ -262,7 +262,7 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf,
 		case patience == 0:
 			began = u.Since
 			waits(never)
-		case u.Since.Equal(never): // whoever ends first has its patience begin
+		case u.Since.Equal(never): // the patience begins with the first end
 			on = 0
 			waits(never)
 		case r.Now.Sub(latest(u.Since, back)) < patience:
@@ -292,7 +292,7 @@ func (f *fates) decide(r dbgen.LockDueRow, u dbgen.UpstreamsOfRow, c calendarOf,
 		until = latest(since, back).Add(patience + time.Millisecond)
 	}
 	if patience == 0 || r.Now.Before(until) {
-		if r.SlotAt != nil && r.DeadlineMinutes != nil { // it is too late then, whoever ends
+		if r.SlotAt != nil && r.DeadlineMinutes != nil { // it is too late then, whichever of them ends
 			tooLate := r.SlotAt.Add(time.Duration(*r.DeadlineMinutes)*time.Minute + time.Millisecond)
 			if tooLate.After(r.Now) && (patience == 0 || tooLate.Before(until)) {
 				until = tooLate

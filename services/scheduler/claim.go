@@ -221,7 +221,7 @@ type dueNow struct {
 	slot   slot
 	passed *plan     // where no slot that has come runs
 	later  time.Time // to catch up with after an outage
-	keys   []string  // the concurrency keys of which it has a place
+	keys   []string  // the concurrency keys in which it has a place
 	full   string    // the one of them that has none
 	held   *putOff   // by a blackout window
 }
@@ -295,7 +295,7 @@ type claim struct {
 	Asked bool `json:"asked,omitempty"`
 	// Follows says that it runs after others.
 	Follows bool `json:"follows,omitempty"`
-	// Keys are the concurrency keys of which it has a place.
+	// Keys are the concurrency keys in which it has a place.
 	Keys []string `json:"keys,omitempty"`
 	slot
 }

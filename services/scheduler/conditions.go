@@ -30,7 +30,7 @@ const (
 	answerHolds = 5 * time.Minute
 )
 
-// asking asks the conditions of what is due, each in a goroutine of its own: one that is slow holds up neither the tick nor the others.
+// asking asks the conditions of what is due, each in a goroutine of its own: a slow one holds up neither the tick nor the others.
 type asking struct {
 	scheduler *Scheduler
 	places    *semaphore.Weighted

@@ -42,7 +42,7 @@ type Config struct {
 	ForeignTimeout time.Duration `env:"FOREIGN_SYNC_TIMEOUT" envDefault:"6h"`
 	// Refresh is how often new connectors are synced.
 	Refresh Refresh
-	// Election is how one of several schedulers becomes the one that works.
+	// Election is how one of several schedulers becomes the leader, which alone works.
 	Election leader.Config
 }
 

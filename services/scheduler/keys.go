@@ -326,7 +326,7 @@ func (s *Scheduler) releaseStale(ctx context.Context) error {
 	})
 }
 
-// unpark makes connectors due that wait for a key. One that Postgres refuses to write is left out for some time.
+// unpark makes connectors due that wait for a key. A connector that Postgres refuses to write is left out for some time.
 func (s *Scheduler) unpark(ctx context.Context, tx pgx.Tx, how attempt, ids []int32) (n int, err error) {
 	if len(ids) == 0 {
 		return 0, nil

@@ -136,7 +136,7 @@ func roomIn(info *jetstream.StreamInfo, refused int64) int {
 
 // publish sends a batch, many messages in flight, and waits for the acknowledgements. A message that is not
 // acknowledged, or not sent in time, is left to the check for lost messages. What is claimed is sent also when ctx has ended; nobody waits
-// for its acknowledgement then. Where a batch has several types each is sent by itself, so that none waits for one that gets no answer.
+// for its acknowledgement then. Where a batch has several types each is sent by itself, so that no type waits for another that gets no answer.
 func (d *dispatcher) publish(ctx context.Context, batch []Trigger) {
 	var all sync.WaitGroup
 	for _, some := range byType(batch) {

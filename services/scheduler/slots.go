@@ -144,5 +144,5 @@ func columnsOfUnplanned(r dbgen.LockUnplannedRow) slots.Columns {
 	}
 }
 
-// known says whether a moment is one that connectors may have: a schedule that goes beyond has no next slot.
+// known says whether a connector may be due at a moment. A schedule that goes beyond has no next slot.
 func known(at time.Time) bool { return at.Year() >= 2000 && at.Year() < 9999 }

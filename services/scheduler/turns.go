@@ -53,7 +53,7 @@ func (t *turns) found(kind string) {
 	delete(t.laps, kind)
 }
 
-// turnsOn says whether the looks for connectors of a capped type go on behind one that has found nobody.
+// turnsOn says whether the looks for connectors of a capped type go on after a look that has found none.
 func (s *Scheduler) turnsOn(ctx context.Context, kind string) bool {
 	at, err := deadline.Get(ctx, "scheduler.turn", queryTimeout, func(ctx context.Context) (int32, error) {
 		return s.queries.OwnerTurn(ctx, kind)

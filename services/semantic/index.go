@@ -155,7 +155,7 @@ func (x *Index) drop(ctx context.Context, lost *uuid.UUID) error {
 	})
 }
 
-// register makes this index the one that is kept, unless an index of another name is. From then on changed documents are recorded.
+// register makes this index the kept one, unless an index of another name is kept. From then on changed documents are recorded.
 func (x *Index) register(ctx context.Context) (dbgen.SearchIndexRow, error) {
 	if err := x.drop(ctx, nil); err != nil {
 		return dbgen.SearchIndexRow{}, err

@@ -24,7 +24,7 @@ import (
 const (
 	// turnChanges and indexPage bound what one turn writes. One large document is written in several pages.
 	turnChanges, indexPage = 64, 256
-	// wholeLook is how many runs of the line are looked at between two turns: one that waits for nothing waits for no turn of others.
+	// wholeLook is how many runs of the line are looked at between two turns: a run that waits for nothing waits for no turn of others.
 	wholeLook = 1000
 	// indexLetters is how many letters of a chunk's text are searched for words: a request has 1 MiB, and a letter takes up to 8
 	// bytes of it.

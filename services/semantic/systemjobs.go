@@ -122,7 +122,7 @@ func (s *Semantic) workSystemJobs(ctx context.Context) error {
 	return worker.RunAll(ctx, workers...)
 }
 
-// addSystemJobs adds those that are missing. One that is there stays as administrators have left it.
+// addSystemJobs adds the missing jobs. A job that exists stays as administrators have left it.
 func (s *Semantic) addSystemJobs(ctx context.Context) error {
 	var problems []error
 	for _, job := range s.systemJobs() {
@@ -139,7 +139,7 @@ func (s *Semantic) addSystemJobs(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// workerOf works a job off. One that is at work when serving ends leaves the rest to the next run: it holds no stop up.
+// workerOf works a job off. A job that is at work when serving ends leaves the rest to the next run: it holds no stop up.
 func (s *Semantic) workerOf(serving context.Context, job systemJob) (*worker.Worker, error) {
 	var met outages // one run of it is at work at a time
 	cfg := worker.DefaultConfig()

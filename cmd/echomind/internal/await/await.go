@@ -167,7 +167,7 @@ func Verdict(
 	return verdict(ctx, pool, id, since, false, seen)
 }
 
-// Asked is Verdict for the run with parameters that was asked for at since, or for one that was asked for in its place.
+// Asked is Verdict for the run with parameters that was asked for at since, or for the run that took its place.
 func Asked(
 	ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, seen func(Progress),
 ) (*dbgen.SchedulerRun, error) {
@@ -257,7 +257,7 @@ func look(ctx context.Context, pool *pgxpool.Pool, id int32, since time.Time, as
 // answer is what a look concludes.
 type answer struct {
 	final bool
-	err     error
+	err   error
 }
 
 // follow walks from the run that answers first along those that took its place.

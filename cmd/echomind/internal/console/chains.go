@@ -160,7 +160,7 @@ func chainRefused(err error) error {
 	return err
 }
 
-// upstream is what programs are shown of one that a connector runs after.
+// upstream is a connector that another one runs after, as programs are shown it.
 type upstream struct {
 	ConnectorID    int32  `json:"connector_id"`
 	Accepts        string `json:"accepts"`

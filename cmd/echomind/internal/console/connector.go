@@ -53,11 +53,11 @@ type connector struct {
 	Condition   *string              `json:"condition"`
 	// Follows: it runs after others.
 	Follows bool `json:"follows"`
-	// RunAfter are those that it runs after, of one that is shown alone; null where they were not asked for.
+	// RunAfter are the connectors that it runs after. They are read where one connector is shown alone; null elsewhere.
 	RunAfter []upstream `json:"run_after"`
 	// ConcurrencyKeys are its own; its type may have more.
 	ConcurrencyKeys []string `json:"concurrency_keys"`
-	// WaitsForKey is the one that is full; null where none is.
+	// WaitsForKey is the concurrency key that is full; null where none is.
 	WaitsForKey   *string `json:"waits_for_key"`
 	MaxRetries    int32   `json:"max_retries"`
 	DeletionGuard bool    `json:"deletion_guard"`

@@ -136,7 +136,7 @@ func (r *replaying) batch(ctx context.Context, letters []deadletter.Letter) erro
 	return nil
 }
 
-// finish removes a letter, now that what it asks for is committed, and tells what came of it. One that is not removed,
+// finish removes a letter, now that what it asks for is committed, and tells what came of it. A letter that is not removed,
 // because the process or the broker ends here, is replayed once more some day.
 func (r *replaying) finish(ctx context.Context, l deadletter.Letter, at time.Time, why error) error {
 	if why == nil {

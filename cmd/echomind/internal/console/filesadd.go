@@ -126,7 +126,7 @@ func (r *remote) upload(ctx context.Context, id int32, files []localFile, note *
 	}
 	answer, err := r.api.FilesUploadWithBodyWithResponse(ctx, id, kind, body, note.on, func(_ context.Context, r *http.Request) error {
 		r.ContentLength = length
-		r.Header.Set("Expect", "100-continue") // whoever is refused for something else has nothing to send
+		r.Header.Set("Expect", "100-continue") // a request that is refused for another reason sends no content
 		return nil
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func form(files []localFile) (kind string, body io.Reader, length int64, _ error
 	return w.FormDataContentType(), io.MultiReader(parts...), length, nil
 }
 
-// reading is the content of a file, which is opened when it is its turn. One that has become another length ends the request.
+// reading is the content of a file, which is opened when it is its turn. A file whose length has changed ends the request.
 type reading struct {
 	of   localFile
 	left int64

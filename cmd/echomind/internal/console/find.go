@@ -40,7 +40,7 @@ type finder struct {
 	once sync.Once
 	// mayAskServer: commands work on the server that the environment or a login names, if one does.
 	mayAskServer bool
-	// command is the one that runs.
+	// command is the command that runs.
 	command string
 }
 

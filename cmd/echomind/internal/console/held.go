@@ -24,7 +24,7 @@ func (r *remote) tellHeld(ctx context.Context, w io.Writer, id int32) error {
 	return sayHeld(w, id, h)
 }
 
-// held says which window holds a connector now: of several, the one that ends last, the first by name of those.
+// held says which window holds a connector now. Of several windows it is the one with the latest end; where ends are equal, the first by name.
 func (r *remote) held(ctx context.Context, id int32) (h slots.Held, is bool, err error) {
 	stand, err := readPages(ctx, "blackouts", func(token *string) ([]byte, error) {
 		answer, err := r.api.BlackoutsListWithResponse(ctx, &client.BlackoutsListParams{PageSize: new(int32(pageSize)), PageToken: token})

@@ -90,5 +90,5 @@ func match(rows []imports.Row, all []*importedBefore) map[int]*importedBefore {
 	return matched
 }
 
-// mayBeEdited says whether a row may be one that was known by another key or variant.
+// mayBeEdited says whether a row may have been known by another key or variant.
 func mayBeEdited(row imports.Row) bool { return row.Variant != "" && row.Refused == "" }

@@ -19,7 +19,7 @@ import (
 // maxLocks is how many locks are listed.
 const maxLocks = 10000
 
-// lockView is what programs are shown of a lock. Of one that nobody has, and that runs wait for, epoch and holder are null.
+// lockView is a lock as programs are shown it. Where runs wait for a lock that nobody has, epoch and holder are null.
 type lockView struct {
 	Key           string     `json:"key"`
 	Epoch         *int64     `json:"epoch"`
@@ -98,7 +98,7 @@ func (l lockView) row(now time.Time) []string {
 	if l.Epoch == nil || l.AcquiredAt == nil || l.ExpiresAt == nil {
 		return []string{l.Key, "-", "-", "-", "-", "-", waiting}
 	}
-	ends, who, run := "ended", "-", "-" // a server names no connector that whoever asks does not see
+	ends, who, run := "ended", "-", "-" // a server names only connectors that the caller may see
 	if l.ExpiresAt.After(now) {
 		ends = clock.Span(l.ExpiresAt.Sub(now))
 	}

@@ -111,7 +111,7 @@ func eachConnector[T any](
 	return eachOf(ctx, args, func(ctx context.Context, text string) (int32, error) { return connectorID(ctx, pool, text) }, do)
 }
 
-// eachOf is eachConnector, whoever knows the numbers of names.
+// eachOf is eachConnector with number to look a name up, here or on a server.
 func eachOf[T any](
 	ctx context.Context, args []string, number func(context.Context, string) (int32, error), do func(context.Context, int32) (T, error),
 ) (done []T, err error) {

@@ -46,7 +46,7 @@ func (f *connectorFlags) checkChange(c *cobra.Command, find *finder, pool *pgxpo
 	return f.checkReach(c.Context(), find, p.Type, p.Config)
 }
 
-// checkScope refuses a group's name without its scope, and drops one that a change of scope leaves over.
+// checkScope refuses a group's name without its scope. A change of scope drops the old group's name.
 func (f *connectorFlags) checkScope(c *cobra.Command, p *dbgen.AddConnectorParams) error {
 	switch {
 	case p.ScopeID == nil || p.Scope == "group":

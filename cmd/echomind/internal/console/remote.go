@@ -154,7 +154,7 @@ func readPages[T any](ctx context.Context, list string, ask func(token *string) 
 
 func never[T any](T) bool { return false }
 
-// shortPage is how many are asked for at a time of a list of which the server counts something for each.
+// shortPage is the length of a page where the server counts something for each entry.
 const shortPage = 100
 
 // upToMost are the first of a list, as many as the command shows on the database.

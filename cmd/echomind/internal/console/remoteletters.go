@@ -84,7 +84,7 @@ func (r *remote) letter(ctx context.Context, id uint64) (none letterDetails, _ e
 
 func sequence(id uint64) string { return strconv.FormatUint(id, 10) }
 
-// pickedLetters are those that a command is told of. One that is named by its number is whichever has it.
+// pickedLetters are all letters that the filter matches, or the letter of the given number.
 func (r *remote) pickedLetters(ctx context.Context, chosen *selection, args []string) ([]remoteLetter, error) {
 	if chosen.all {
 		return r.letters(ctx, chosen.Filter, 0)

@@ -82,7 +82,7 @@ func (r *remote) look(ctx context.Context, id int32, since time.Time, asked bool
 	return s, err
 }
 
-// ofGone is the run of a connector that is gone, if whoever asks still sees it.
+// ofGone is the run of a deleted connector, if the caller still sees it.
 func (r *remote) ofGone(ctx context.Context, id uuid.UUID) ([]dbgen.SchedulerRun, error) {
 	found, err := r.run(ctx, id)
 	switch {

@@ -129,7 +129,7 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// groups makes a command one that only holds others.
+// groups makes a command that only holds other commands.
 func groups(c *cobra.Command) {
 	c.Args = noCommand
 	c.RunE = func(c *cobra.Command, _ []string) error {

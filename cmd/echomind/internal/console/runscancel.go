@@ -52,7 +52,7 @@ The id is that of the table, 8 characters or more of it. Cancelling a run twice 
 	return c
 }
 
-// cancelledRun is one that has ended so; again: it had before.
+// cancelledRun is a run that was cancelled; again: it was cancelled before.
 type cancelledRun struct {
 	run   dbgen.SchedulerRun
 	again bool

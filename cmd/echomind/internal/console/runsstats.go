@@ -158,7 +158,7 @@ func numbersOf(named []string, number func(string) (int32, error)) (ids []int32,
 	return ids, nil
 }
 
-// begin says of which time the statistics are.
+// begin sets the period of the statistics.
 func (s *foundStatistics) begin(chosen *runFilter) {
 	s.runStatistics = runStatistics{Since: chosen.from.UTC(), Until: earlier(chosen.to, s.seen).UTC(), Connectors: []connectorRuns{}}
 }

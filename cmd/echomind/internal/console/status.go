@@ -144,7 +144,7 @@ The exit code is 1 if a server does not answer.`,
 	return c
 }
 
-// look asks every part on its own: one that is away hides no other.
+// look asks every part separately, so that a part that is away hides no other.
 func look(ctx context.Context, where whereabouts, notRunning error) standing {
 	s := standing{
 		URLs: shown(where), Services: []service{}, Streams: []stream{}, Subscribers: []subscriber{},

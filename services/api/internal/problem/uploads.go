@@ -17,7 +17,7 @@ func IsForm() *Problem {
 	return kind("media-type", "A form", 415, "The body is a form, and a file that is put is its content alone.", "Send the content: curl -T notes.md. To POST forms are sent.")
 }
 
-// PartOfFile is of a file of which a part is sent.
+// PartOfFile refuses a request that sends a part of a file.
 func PartOfFile() *Problem {
 	p := kind("invalid", "Not valid", 400, "A part of a file is sent, and a file is put as a whole.", "Send all of it, without Content-Range: curl -T notes.md, without -C.")
 	p.Errors = []Field{{"header.Content-Range", "must not be there"}}

@@ -145,7 +145,7 @@ func (k *keys) shown(ctx context.Context, at *url.URL) ([]jose.JSONWebKey, error
 	return found, nil
 }
 
-// signs says whether a key is a public one that tokens may be signed with.
+// signs says whether a key is public and of a kind that may sign tokens.
 func signs(key jose.JSONWebKey) bool {
 	if key.Use != "" && key.Use != "sig" {
 		return false

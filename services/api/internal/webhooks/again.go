@@ -21,7 +21,7 @@ func again(tries int32, asked time.Duration) (time.Duration, bool) {
 	return max(scattered(pauses[tries]), asked), true
 }
 
-// restAfter is how long a receiver is left alone of which so many turns in a row have failed.
+// restAfter is how long a receiver is left alone after so many failed turns in a row.
 func restAfter(turns int32, asked time.Duration) time.Duration {
 	longest := rests[len(rests)-1]
 	return max(scattered(rests[min(int(turns), len(rests)-1)]), min(asked, longest))

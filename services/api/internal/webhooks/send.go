@@ -68,7 +68,7 @@ func (s *Service) Send(ctx context.Context) error {
 // Wait returns once everything is sent that was begun.
 func (s *Service) Wait() { s.sending.Wait() }
 
-// claimNext claims the webhook whose turn it is. found says whether there was one. One that cannot be claimed is sent to later, and others go on.
+// claimNext claims the webhook whose turn it is. found says whether there was one. A webhook that cannot be claimed is sent to later, and others go on.
 func (s *Service) claimNext(ctx context.Context) (c *claim, found bool, err error) {
 	var id int32
 	err = s.in(ctx, "webhooks.claim", func(ctx context.Context, q *dbgen.Queries) (err error) {
@@ -191,7 +191,7 @@ func (s *Service) cameOf(c *claim, outcomes []outcome) dbgen.NoteDeliveriesParam
 	return p
 }
 
-// note writes what has come of a turn, and gives the webhook back. One that was claimed again meanwhile is left to its next sender.
+// note writes what has come of a turn, and gives the webhook back. A webhook that was claimed again meanwhile is left to its next sender.
 func (s *Service) note(ctx context.Context, p dbgen.NoteDeliveriesParams) error {
 	return s.in(ctx, "webhooks.note", func(ctx context.Context, q *dbgen.Queries) error {
 		disabled, err := q.NoteDeliveries(ctx, p)

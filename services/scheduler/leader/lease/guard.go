@@ -52,7 +52,7 @@ func newGuard(
 }
 
 // watch calls lost, for a term that has just begun, when the Lease is not held any more. The time runs while the
-// process is frozen, too: one that wakes up does not believe in itself.
+// process is frozen, too: a process that wakes up does not believe in itself.
 func (g *guard) watch(lost func(error)) (end func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
