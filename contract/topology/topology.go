@@ -37,8 +37,6 @@ const (
 	// ConnectorEventSubjects matches every events.connector.<type>.<what>, RunEventSubjects every events.run.<type>.<verdict>.
 	ConnectorEventSubjects = "events.connector.*.*"
 	RunEventSubjects       = "events.run.*.*"
-	// EventSubjects matches both.
-	EventSubjects = "events.>"
 )
 
 // SemanticConsumer is the durable consumer of DocumentSubject.

@@ -87,7 +87,7 @@ func Of(all []Row, c Who) (some []slots.Blackout, problems []error) {
 	return some, problems
 }
 
-// HoldsAt says whether a window holds those whom it holds at a moment, and until when; nil: it does not end within years. The error is of a
+// HoldsAt says whether a window holds its connectors at a moment, and until when; nil: it does not end within years. The error is of a
 // calendar that cannot be read: it holds nobody then.
 func (r Row) HoldsAt(now time.Time) (stands bool, until *time.Time, err error) {
 	times, err := calendars.Read(r.TimeZone, r.Entries)

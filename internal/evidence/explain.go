@@ -181,7 +181,7 @@ func (x *explanation) lookout(what string) string {
 	return what
 }
 
-// semantic says whether one is seen, and puts down where none is.
+// semantic says whether a semantic service is seen, and notes it where none is.
 func (x *explanation) semantic() bool {
 	for _, s := range x.Services {
 		if s.Name != nil && *s.Name == semanticName {

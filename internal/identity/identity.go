@@ -105,7 +105,7 @@ func (w Who) CreateGroups() []string {
 	return nil
 }
 
-// Request is what the database is told of a request: whom it serves, and what the audit says of it.
+// Request is what the database is told of a request: the user whom it serves, and what the audit says of it.
 type Request struct {
 	Who
 	RequestID, Note string

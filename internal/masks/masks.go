@@ -130,7 +130,7 @@ func isValue(key string) bool {
 	return strings.EqualFold(key, "value") || strings.EqualFold(key, "values")
 }
 
-// URL hides what a URL says about who may enter, and what a connection string does; any other text stays as it is. A fragment is cut off.
+// URL hides the user and password of a URL or a connection string; any other text stays as it is. A fragment is cut off.
 func URL(text string) string { return inText(text, "") }
 
 func inText(text, fragment string) string {

@@ -82,7 +82,7 @@ type Found struct {
 	// Hits are the best, best first. Those that do not match the text are left out.
 	Hits []Hit
 	// IsPartial says that there were more chunks than the Sight lets a search compare, or that an index named as many as it may, some of which are
-	// not for who asks: there may be others.
+	// not for this reader: there may be others.
 	IsPartial bool
 }
 
@@ -154,7 +154,7 @@ func (s *Searcher) Find(ctx context.Context, in Sight, question Question) (Found
 	if err != nil {
 		return Found{}, err
 	}
-	if s.index != nil { // what is not for who asks took the places of what is
+	if s.index != nil { // chunks that the reader may not see took the places of those that the reader may
 		out.IsPartial = len(near) >= shortlist && len(hits) < len(near)
 	}
 	out.Hits = ranked(hits, q.words)

@@ -50,7 +50,7 @@ JOIN chunks c ON c.try_id = d.try_id AND c.first_no = d.first_no AND c.document_
 WHERE ((k.scope = 'user' AND k.user_id = @user_id::integer) OR k.scope = 'org' OR (k.scope = 'group' AND k.scope_id = ANY (@groups::text[])))
     AND d.config_version >= k.added_version)`
 
-// OfReader is what a reader may see whom the caller names: the documents of their own connectors, of their groups' and of the organisation's.
+// OfReader is what a reader, named by the caller, may see: the documents of their own connectors, of their groups' and of the organisation's.
 func OfReader(pool *pgxpool.Pool, reader Reader) Sight {
 	scopes := []string{"org", fmt.Sprint("user_", reader.UserID)}
 	for _, group := range reader.Groups {

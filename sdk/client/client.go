@@ -82,7 +82,7 @@ func New(address, token string) (*ClientWithResponses, error) {
 	return NewClientWithResponses(strings.TrimSuffix(u.String(), base), WithHTTPClient(doer{newHTTPClient(), timeout}), WithRequestEditorFn(as))
 }
 
-// Ask does any operation, by its method and its path below /api/v1, such as /connectors?late=true; body is JSON, or nil. It is for who has no use for types.
+// Ask does any operation, by its method and its path below /api/v1, such as /connectors?late=true; body is JSON, or nil. It is for callers that have no use for types.
 func Ask(ctx context.Context, c *ClientWithResponses, method, path string, body []byte, header http.Header) (answer []byte, headers http.Header, err error) {
 	one, ok := c.ClientInterface.(*Client)
 	if !ok || !strings.HasPrefix(path, "/") {

@@ -28,7 +28,7 @@ type gather[Q, A any] struct {
 	waiting []*asking[Q, A]
 }
 
-// asking is one who asks, and is told once what became of it.
+// asking is a caller that asks, and is told once what became of it.
 type asking[Q, A any] struct {
 	asked Q
 	told  chan *A // nil: ask alone

@@ -17,7 +17,7 @@ import (
 // ErrLockLost says that a lock is not the run's any more. What wraps it says what became of it.
 var ErrLockLost = errors.New("the lock is lost")
 
-// LockAnswer is what Postgres says to who asks for a lock: it is given, or who has it.
+// LockAnswer is Postgres's answer to a try that asks for a lock: the lock is given, or the answer says who has it.
 type LockAnswer struct {
 	// Epoch fences what is done under the lock: it grows with each time that its key is given. 0 = it is not given.
 	Epoch int64
@@ -32,7 +32,7 @@ type LockAnswer struct {
 	Ahead int
 	// AskAgain is when who waits is to ask again.
 	AskAgain time.Duration
-	// PutOff is for how long the connector of who asks, and does not wait, has been put off.
+	// PutOff is for how long the asking connector, which does not wait, has been put off.
 	PutOff time.Duration
 }
 

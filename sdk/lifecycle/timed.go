@@ -11,7 +11,7 @@ import (
 )
 
 // timed is a pool whose queries Postgres itself ends after a time. A client that gives up leaves its query behind for a moment, with
-// the rows that it holds: who asks for one of them then finds it held by nobody but itself.
+// the rows that it holds: a caller that then asks for one of them finds it held by its own transaction only.
 type timed struct {
 	*pgxpool.Pool
 	after time.Duration

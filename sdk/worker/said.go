@@ -24,7 +24,7 @@ const (
 	lastReport    = 500 * time.Millisecond
 )
 
-// said is what a run says of itself while it works, for who asks.
+// said is what a run says of itself while it works, for people who ask.
 type said struct {
 	lifecycle *lifecycle.Lifecycle
 	try       lifecycle.Try

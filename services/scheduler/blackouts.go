@@ -162,7 +162,7 @@ func (s *Scheduler) hold(ctx context.Context, tx pgx.Tx, all []*putOff) error {
 	return nil
 }
 
-// Release has connectors looked at again whom a window has put off that was changed or deleted since.
+// Release has connectors looked at again that a window has put off, where the window was changed or deleted since.
 func (s *Scheduler) Release(ctx context.Context) error {
 	for some := false; ctx.Err() == nil; some = true {
 		n, err := deadline.Get(ctx, "scheduler.release_held", claimTimeout, func(ctx context.Context) (int32, error) {

@@ -144,7 +144,7 @@ func (s *Scheduler) lookAtFollowers(ctx context.Context, behind *place, wide boo
 	return len(page), nil
 }
 
-// lookLater writes down when to look again, since when who has no schedule waits, and whose end they are told of, 0 = everybody's; nil: as it stands.
+// lookLater writes down when to look again, since when a connector without a schedule waits, and the upstream whose end it is told of, 0 = any; nil: as it stands.
 func (s *Scheduler) lookLater(ctx context.Context, tx pgx.Tx, b *followed, ids []int32, at, sinces []time.Time, upstreams []int32) error {
 	told := make([]int64, len(ids))
 	for i, id := range ids {
@@ -164,7 +164,7 @@ type followed struct {
 // fates are what is written down of connectors that were looked at.
 type fates struct {
 	stop, met      []int32
-	vain, upstream []int32 // those without a schedule that wait for somebody no more, and for whom
+	vain, upstream []int32 // connectors without a schedule that wait no more, and the upstream that they waited for
 	plans          []*plan
 	waiting, on    []int32     // on: whose end they are told of, 0 = everybody's
 	until, since   []time.Time // since: who has no schedule and waits for the rest of its upstreams

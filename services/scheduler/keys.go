@@ -123,7 +123,7 @@ type keyring struct {
 	mu     sync.Mutex
 	hints  map[string]bool  // keys that may have a place
 	served map[string]int32 // the owner who had the last turn of a key
-	idle   map[string]int   // how many turns of a key, one after another, have made some due of whom none was claimed
+	idle   map[string]int   // how many turns of a key in a row made connectors due of which none was claimed
 	after  string           // the key that the round has come to
 }
 

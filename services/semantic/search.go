@@ -26,7 +26,7 @@ type Reader = search.Reader
 // Hit is one chunk that a search found.
 type Hit = search.Hit
 
-// Searcher answers searches of readers whom its caller names.
+// Searcher answers searches. Its caller names the reader.
 type Searcher struct {
 	pool *pgxpool.Pool
 	*search.Searcher

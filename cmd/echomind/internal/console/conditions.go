@@ -30,7 +30,7 @@ const (
 // conditionView is what programs are shown of a condition.
 type conditionView struct {
 	Name string `json:"name"`
-	// Query is null through a server for who is no superadmin.
+	// Query is null where a server is asked by a user who is no superadmin.
 	Query *string `json:"query"`
 	// Users are those whose jobs may name it; null = everybody's.
 	Users     []int32 `json:"users"`

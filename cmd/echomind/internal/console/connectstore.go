@@ -23,7 +23,7 @@ const notYet = "the refresh token of a consent that is yet to come"
 // token, and what waits for that.
 type having func(connectorType string, config []byte) (credentials, func(context.Context) (token string, err error), error)
 
-// run has a consent and gives what it leaves to whom the flags name.
+// run has a consent given, and stores its result in the connector that the flags name.
 func (s *consent) run(c *cobra.Command, types []string, have having) error {
 	if err := s.check(c); err != nil {
 		return err

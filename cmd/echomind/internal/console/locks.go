@@ -173,7 +173,7 @@ gone, the next run has it when the lock's time is over: the answer says when.`,
 	return c
 }
 
-// confirmRelease shows who has a lock, asks, and returns its epoch: another may have it by then.
+// confirmRelease shows who has a lock, asks, and returns its epoch: another run may have the lock by then.
 func confirmRelease(c *cobra.Command, pool *pgxpool.Pool, key string) (*int64, error) {
 	found, err := ask(c.Context(), pool, "lock", func(ctx context.Context, q *dbgen.Queries) ([]dbgen.LockOfRow, error) {
 		return q.LockOf(ctx, key)

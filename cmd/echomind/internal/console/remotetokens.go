@@ -9,7 +9,7 @@ import (
 	"github.com/echomind/sync/sdk/client"
 )
 
-// makeToken makes a token of a user, or of who is logged in where user is 0; minutes null: it does not end.
+// makeToken makes a token of a user; user 0 is the user who is logged in; minutes null: it does not end.
 func (r *remote) makeToken(ctx context.Context, user int32, name string, role identity.Role, may []identity.Scope, minutes *int32) (made tokenView, err error) {
 	body := client.NewTokenBody{Name: &name, Role: new(client.NewTokenBodyRole(role))}
 	if user != 0 {

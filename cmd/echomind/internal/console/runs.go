@@ -179,7 +179,7 @@ func ledger(ctx context.Context, pool *pgxpool.Pool, id int32, chosen *runFilter
 	return found, moment, nil
 }
 
-// run is what programs are shown of one. When it was dispatched, and who has its lease, is known of an open one. Durations of
+// run is a run as programs are shown it. When it was dispatched, and who has its lease, is known of an open one. Durations of
 // what has not begun are null; of what has not ended, so far.
 type run struct {
 	ID                 uuid.UUID  `json:"id"`

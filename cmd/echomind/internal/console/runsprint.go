@@ -78,7 +78,7 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	return note
 }
 
-// sum adds up the durations that are known; nil where none is.
+// sum adds up the durations that are known; nil where none is known.
 func sum(parts ...*time.Duration) *time.Duration {
 	var all *time.Duration
 	for _, part := range parts {

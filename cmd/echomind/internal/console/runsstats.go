@@ -48,7 +48,7 @@ type connectorRuns struct {
 	runCounts
 }
 
-// runCounts is what came of some runs. What cannot be said of none is null.
+// runCounts is what came of some runs. Where there are no runs, figures that need one are null.
 type runCounts struct {
 	Runs       int64 `json:"runs"`
 	Completed  int64 `json:"completed"`
