@@ -265,7 +265,7 @@ func TestNobodyIsForgottenWhileOthersLeave(t *testing.T) {
 
 // silent has calls end by their deadlines alone, as those to a Postgres that does not answer.
 func (a *asked) silent() {
-	a.gather.together = func(ctx context.Context, _ []int) ([]*string, error) {
+	a.together = func(ctx context.Context, _ []int) ([]*string, error) {
 		return nil, deadline.Do(ctx, "together", togetherTimeout, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 	}
 	a.gather.alone = func(ctx context.Context, _ int) (string, error) {

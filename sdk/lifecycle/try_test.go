@@ -70,9 +70,6 @@ func (f *fixture) hold(c trip) (letGo func()) {
 	return func() { require.NoError(f.t, tx.Rollback(ctx)) }
 }
 
-// lockTimeout is that of the moves.
-const lockTimeout = 3 * time.Second
-
 func TestSemanticsMovesOfAConnectorThatSomebodyHoldsComeBackAtOnce(t *testing.T) {
 	f := newFixture(t)
 	c := f.syncing()
