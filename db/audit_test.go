@@ -32,6 +32,31 @@ func TestASecretThatHasAFormOfItsOwnIsNotInTheAudit(t *testing.T) {
 	}
 }
 
+func TestConnectorsOfOneStatementAreInTheAuditEachAsIfItWereAddedAlone(t *testing.T) {
+	b := newBase(t)
+	const insert = `INSERT INTO connectors (name, type, user_id, scope, scope_id, config)
+		SELECT 'c', 'web', n.n, 'group', 'g' || n.n, jsonb_build_object('token', 'S3CRET' || n.n, 'depth', n.n) FROM generate_series(%d, %d) n`
+	b.exec(fmt.Sprintf(insert, 1, 3))
+	for n := range 3 {
+		b.exec(fmt.Sprintf(insert, n+1, n+1))
+	}
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'none', 'web', 1 WHERE false`)
+	if found := one[int](b, `SELECT count(*)::int FROM audit WHERE action = 'connectors.create'`); found != 6 {
+		t.Fatalf("%d entries", found)
+	}
+	if plain := one[int](b, `SELECT count(*)::int FROM audit a WHERE a::text LIKE '%S3CRET%'`); plain != 0 {
+		t.Errorf("%d entries say a secret", plain)
+	}
+	if different := one[int](b, `SELECT count(*)::int FROM audit a JOIN audit z ON z.id = a.id + 3 JOIN connectors c ON c.id = a.connector_id
+		WHERE a.object_id <> c.id::text OR (a.owner_id, a.scope, a.scope_id) IS DISTINCT FROM (c.user_id, c.scope, c.scope_id) OR a.after -> 'config' -> 'depth' <> c.config -> 'depth'
+			OR (a.source, a.login, a.person, a.action, a.type, a.owner_id, a.scope_id, a.after - 'id') IS DISTINCT FROM (z.source, z.login, z.person, z.action, z.type, z.owner_id, z.scope_id, z.after - 'id')`); different != 0 {
+		t.Errorf("%d entries are not as if each had been alone", different)
+	}
+	if same := one[int](b, `SELECT count(*)::int FROM audit a JOIN audit z ON z.id = a.id + 3`); same != 3 {
+		t.Errorf("%d pairs were compared", same)
+	}
+}
+
 // A connector may have 64 KiB of configuration, and be changed 50 times a second.
 func TestTheAuditKeepsOfAConfigurationWhatHasChangedAndLittleOfThat(t *testing.T) {
 	b := newBase(t)
