@@ -31,7 +31,8 @@ func TestAStatementOfOneTripIsBoundedAndCommittedOnItsOwn(t *testing.T) {
 		}
 		return nil
 	}))
-	if _, err := one.Query(t.Context(), `SELECT 1`); err == nil {
+	if rows, err := one.Query(t.Context(), `SELECT 1`); err == nil {
+		rows.Close()
 		t.Error("many rows were read")
 	}
 	isSet(t, pool, map[string]string{"statement_timeout": "0"})
