@@ -1861,7 +1861,10 @@ type ConnectorStatus string
 
 // ConnectorCount defines model for ConnectorCount.
 type ConnectorCount struct {
-	Connectors int64  `json:"connectors"`
+	Connectors int64 `json:"connectors"`
+
+	// IsEstimate With tens of thousands of connectors those that are active are not counted one by one, nor are others of which there are very many.
+	IsEstimate bool   `json:"is_estimate"`
 	Status     string `json:"status"`
 	Type       string `json:"type"`
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/testonly/movestest"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // first is the first of a list of the answer to a question.
@@ -168,4 +170,44 @@ func TestTheStatusIsForSuperadmins(t *testing.T) {
 	require.Equal(t, "echomind-api", found["services"].([]any)[0].(map[string]any)["name"])
 	require.Equal(t, 1., found["connectors"].([]any)[0].(map[string]any)["connectors"])
 	require.Equal(t, 0., found["events"].(map[string]any)["dropped_status"])
+}
+
+func TestAStatusIsAnsweredWithoutThePartThatPostgresDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(1, identity.Superadmin)
+	tx, err := testkit.Sessions(t, w.url).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE open_runs, key_waiters IN ACCESS EXCLUSIVE MODE; LOCK TABLE connectors IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	found := me.get("/status")
+	require.NoError(t, tx.Rollback(t.Context()))
+	problems := fmt.Sprint(found["problems"])
+	for _, part := range []string{"connectors", "system_jobs", "keys_waited_for"} {
+		require.Contains(t, problems, "no answer for "+part)
+	}
+	require.NotEmpty(t, found["services"])
+	require.NotContains(t, problems, "events")
+}
+
+// Each row has a page of its own, so that a few thousand are a large table.
+func TestOfVeryManyConnectorsTheStatusCountsTheFewAndEstimatesTheRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`ALTER TABLE connectors SET (fillfactor = 10)`)
+	w.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, config) SELECT 'x', 'file', 7, NULL, jsonb_build_object('url', repeat('x', 900)) FROM generate_series(1, 2500)`)
+	id := one[int32](w, `SELECT max(id) FROM connectors`)
+	w.exec(`SELECT moves.disable($1, 'enough')`, id)
+	w.exec(`SELECT moves.trigger_sync($1)`, id-1)
+	movestest.Claim(w, w.conn, id-1)
+	counted := map[string]map[string]any{}
+	for _, c := range w.as(1, identity.Superadmin).get("/status")["connectors"].([]any) {
+		counted[c.(map[string]any)["status"].(string)] = c.(map[string]any)
+	}
+	for _, status := range []string{"DISABLED", "PENDING"} {
+		require.Equal(t, 1., counted[status]["connectors"], status)
+		require.Equal(t, false, counted[status]["is_estimate"], status)
+	}
+	require.Equal(t, true, counted["ACTIVE"]["is_estimate"])
+	require.InDelta(t, 2498, counted["ACTIVE"]["connectors"], 800)
 }

@@ -60,6 +60,7 @@ type ConnectorCount struct {
 	Type       string `json:"type"`
 	Status     string `json:"status"`
 	Connectors int64  `json:"connectors"`
+	IsEstimate bool   `json:"is_estimate" doc:"With tens of thousands of connectors those that are active are not counted one by one, nor are others of which there are very many."`
 }
 
 // SystemJob is a job of the system; verdict, ended_at, reason and result are of its last run, null where it has not run.
@@ -97,11 +98,24 @@ type OneStanding struct{ Body Standing }
 func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 	out := &OneStanding{Standing{Services: []ServiceSeen{}, Streams: []StreamDepth{}, Subscribers: []Subscriber{}, Connectors: []ConnectorCount{},
 		SystemJobs: []SystemJob{}, KeysWaited: []KeyWaited{}, Problems: []string{}}}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		return errors.Join(out.Body.counts(ctx, q), out.Body.queues(ctx, q))
+	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		out.Body.SeenAt, err = q.Now(ctx)
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, part := range []struct {
+		name string
+		ask  func(*Standing, context.Context, *dbgen.Queries) error
+	}{
+		{"services", (*Standing).askServices}, {"connectors", (*Standing).askConnectors}, {"system_jobs", (*Standing).askSystemJobs}, {"keys_waited_for", (*Standing).askKeys},
+		{"events", (*Standing).askEvents},
+	} {
+		if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return part.ask(&out.Body, ctx, q) }); err != nil {
+			a.log.Warn("Postgres did not answer for a part of a status, which is shown without it", "part", part.name, "request", requestOf(ctx).RequestID, "err", err)
+			out.Body.Problems = append(out.Body.Problems, "postgres: no answer for "+part.name+"; the log of the API has more under request "+requestOf(ctx).RequestID)
+		}
 	}
 	if err := a.askStreams(ctx, &out.Body); err != nil {
 		a.log.Warn("NATS was not asked for its streams: a status is shown without them", "request", requestOf(ctx).RequestID, "err", err)
@@ -110,18 +124,15 @@ func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 	return out, nil
 }
 
-// counts are the services and the connectors.
-func (s *Standing) counts(ctx context.Context, q *dbgen.Queries) (err error) {
-	if s.SeenAt, err = q.Now(ctx); err != nil {
-		return err
-	}
+func (s *Standing) askServices(ctx context.Context, q *dbgen.Queries) error {
 	connected, err := q.Services(ctx)
-	if err != nil {
-		return err
-	}
 	for _, c := range connected {
 		s.Services = append(s.Services, ServiceSeen{c.Name, c.Connections, unlessEpoch(c.Since), unlessEpoch(c.LastActive)})
 	}
+	return err
+}
+
+func (s *Standing) askConnectors(ctx context.Context, q *dbgen.Queries) error {
 	counted, err := q.ConnectorCounts(ctx)
 	for _, c := range counted {
 		s.Connectors = append(s.Connectors, ConnectorCount(c))
@@ -137,28 +148,31 @@ func unlessEpoch(at time.Time) *time.Time {
 	return utc(&at)
 }
 
-// queues are the jobs of the system, and what waits in Postgres.
-func (s *Standing) queues(ctx context.Context, q *dbgen.Queries) error {
+func (s *Standing) askSystemJobs(ctx context.Context, q *dbgen.Queries) error {
 	jobs, err := q.SystemJobs(ctx)
-	if err != nil {
-		return err
-	}
 	for _, j := range jobs {
 		s.SystemJobs = append(s.SystemJobs, SystemJob{j.ID, j.Type, j.Status, j.Verdict, utc(j.CompletedAt), shownText(j.Reason), shownParameters(j.Result), utc(j.NextSyncAt)})
 	}
+	return err
+}
+
+func (s *Standing) askKeys(ctx context.Context, q *dbgen.Queries) error {
 	keys, err := q.KeysWaited(ctx)
-	if err != nil {
-		return err
-	}
 	for _, k := range keys {
 		s.KeysWaited = append(s.KeysWaited, KeyWaited{k.Key, k.Most, k.Held, k.Waiting, k.Oldest.UTC()})
 	}
+	return err
+}
+
+func (s *Standing) askEvents(ctx context.Context, q *dbgen.Queries) error {
 	waiting, err := q.EventsWaiting(ctx)
 	if err != nil {
 		return err
 	}
 	dropped, err := q.DroppedEvents(ctx)
-	s.Events = EventQueue{waiting.Events, utc(waiting.Since), dropped.Status, dropped.Verdicts}
+	if err == nil {
+		s.Events = EventQueue{waiting.Events, utc(waiting.Since), dropped.Status, dropped.Verdicts}
+	}
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,24 +27,37 @@ const (
 	turnChanges, indexPage = 64, 256
 	// wholeLook is how many runs of the line are looked at between two turns: a run that waits for nothing waits for no turn of others.
 	wholeLook = 1000
+	// besideEvery is how often runs are completed beside a turn that goes on.
+	besideEvery = time.Second
 	// indexLetters is how many letters of a chunk's text are searched for words: a request has 1 MiB, and a letter takes up to 8
 	// bytes of it.
 	indexLetters = 16_384
 )
 
-// applyChanges applies changes to the index, turn by turn, until none is left, or the next look is due. Every second turn is for runs that are
-// whole; such a run is completed as soon as none of its own is left: no large run keeps small ones waiting. Every error that it returns is a wait.
+// kind is whose changes a turn takes first. A turn for which none of its kind wait takes those that have waited longest.
+type kind int
+
+const (
+	ofRuns kind = iota
+	ofAll
+	ofHandedOver
+	kinds
+)
+
+// applyChanges applies changes to the index, turn by turn, until none is left, or the next look is due. Of three turns one is for runs that are
+// whole, one for what has waited longest, whosesoever it is, and one for connectors that were handed to somebody else. A whole run is completed as soon as none of its own changes
+// is left: no large run keeps small ones waiting. Every error that it returns is a wait.
 func (x *Index) applyChanges(ctx context.Context) error {
 	began := time.Now()
-	for others := false; ; others = !others { // every second turn is for what has waited longest, whosesoever it is
+	for of := ofRuns; ; of = (of + 1) % kinds {
 		runs, more := x.whole.take(wholeLook), false
 		waiting, err := x.completeFound(ctx, runs)
 		if err == nil {
-			of := waiting[:min(turnChanges, len(waiting))]
-			if others {
-				of = nil
+			first := waiting[:min(turnChanges, len(waiting))]
+			if of != ofRuns {
+				first = nil
 			}
-			more, err = x.takeTurn(ctx, of)
+			more, err = x.beside(ctx, func() (bool, error) { return x.takeTurn(ctx, of, first) })
 		}
 		turn := min(turnChanges, len(waiting))
 		x.whole.add(waiting[turn:]...)
@@ -59,6 +73,30 @@ func (x *Index) applyChanges(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// beside takes a turn, and completes runs meanwhile: a turn of a large document takes minutes, and runs that end meanwhile may have nothing to wait for.
+func (x *Index) beside(ctx context.Context, take func() (more bool, err error)) (more bool, err error) {
+	over := make(chan struct{})
+	var completing sync.WaitGroup
+	completing.Go(func() {
+		tick := time.NewTicker(besideEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			waiting, _ := x.completeFound(ctx, x.whole.take(wholeLook)) // where Postgres is away the turn says so
+			x.whole.add(waiting...)
+		}
+	})
+	defer completing.Wait()
+	defer close(over)
+	return take()
 }
 
 // completeFound completes the runs whose documents can be found, and returns those for which changes wait. What cannot be completed is
@@ -102,14 +140,14 @@ func (x *Index) completeFound(ctx context.Context, runs []uuid.UUID) (waiting []
 	return waiting, nil
 }
 
-// takeTurn applies the first changes of runs, in turns, or, for no runs, the first of all. It says whether more may wait.
-func (x *Index) takeTurn(ctx context.Context, runs []uuid.UUID) (more bool, err error) {
+// takeTurn applies the first changes of a kind, or of all; those of runs are of these runs, in turns. It says whether more may wait.
+func (x *Index) takeTurn(ctx context.Context, of kind, runs []uuid.UUID) (more bool, err error) {
 	began, points := time.Now(), 0
 	err = deadline.Do(ctx, "semantic.index", turnTimeout, func(ctx context.Context) error {
 		// A process that is frozen during its turn loses it. A process that waits for the turn asks again later.
 		bounds := postgres.Bounds{Lock: turnWait, Statement: turnTimeout, Idle: frozenAfter}
 		return postgres.TxBounded(ctx, x.pool, bounds, func(tx pgx.Tx) (err error) {
-			points, more, err = x.applyTurn(ctx, x.queries.WithTx(tx), runs)
+			points, more, err = x.applyTurn(ctx, x.queries.WithTx(tx), of, runs)
 			return err
 		})
 	})
@@ -122,7 +160,7 @@ func (x *Index) takeTurn(ctx context.Context, runs []uuid.UUID) (more bool, err 
 
 // applyTurn applies the first changes, up to one page of chunks, or one document that is larger. No other process writes to the
 // index meanwhile.
-func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, runs []uuid.UUID) (written int, more bool, err error) {
+func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, of kind, runs []uuid.UUID) (written int, more bool, err error) {
 	row, err := q.TakeTurnAtSearchIndex(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, fmt.Errorf("%w: it is not made yet", errIndex)
@@ -134,15 +172,27 @@ func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, runs []uuid.UUI
 	if err != nil {
 		return 0, false, err
 	}
-	changes, err := q.SearchIndexChanges(ctx, dbgen.SearchIndexChangesParams{RunIds: runs, Batch: turnChanges})
+	var handed []int32
+	if of == ofHandedOver {
+		if handed, err = x.handedOver(ctx, q); err != nil {
+			return 0, false, err
+		}
+	}
+	changes, err := q.SearchIndexChanges(ctx, dbgen.SearchIndexChangesParams{RunIds: runs, HandedOver: handed, Batch: turnChanges})
 	if err != nil || len(changes) == 0 {
 		return 0, false, err
 	}
 	to := x.qdrant.Collection(search.CollectionName(row.Name, row.Generation))
-	if first := changes[0]; first.DocumentID == nil {
+	first, page := changes[0], firstPage(changes)
+	if first.DocumentID == nil {
+		page = changes[:1]
+	}
+	if len(handed) > 0 && first.ConnectorID != nil {
+		x.handed.Store(*page[min(len(handed), len(page))-1].ConnectorID) // each of them has one before any has two
+	}
+	if first.DocumentID == nil {
 		return 0, true, x.queueDocuments(ctx, q, to, first)
 	}
-	page := firstPage(changes)
 	var done, documents []int64
 	for _, c := range page {
 		done, documents = append(done, c.Ids...), append(documents, *c.DocumentID)
@@ -154,7 +204,16 @@ func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, runs []uuid.UUI
 		return 0, false, x.unavailable(err)
 	}
 	failpoint.At("semantic.indexed")
-	return written, len(page) < len(changes) || len(done) == turnChanges, q.ForgetSearchIndexChanges(ctx, done)
+	return written, len(page) < len(changes) || len(done) == turnChanges || len(handed) > 0, q.ForgetSearchIndexChanges(ctx, done)
+}
+
+// handedOver are the next connectors that were handed to somebody else, and whose points do not all say so yet.
+func (x *Index) handedOver(ctx context.Context, q *dbgen.Queries) ([]int32, error) {
+	next, err := q.HandedOver(ctx, dbgen.HandedOverParams{After: x.handed.Load(), Most: turnChanges})
+	if err == nil && len(next) == 0 {
+		next, err = q.HandedOver(ctx, dbgen.HandedOverParams{After: 0, Most: turnChanges})
+	}
+	return next, err
 }
 
 // queueDocuments queues the documents of one connector. For a change without a connector it creates the collection and queues all

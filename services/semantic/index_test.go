@@ -30,7 +30,7 @@ func TestARunWaitsForWhatItsConnectorHasChangedAndForNoOther(t *testing.T) {
 	c.stores(c.completed(0)) // nothing has changed since
 	require.Equal(t, "running", c.verdict(), "what the run before has stored is not in the index")
 	x.failing.Store("")
-	_, err := x.index.takeTurn(ctx, []uuid.UUID{c.session})
+	_, err := x.index.takeTurn(ctx, ofRuns, []uuid.UUID{c.session})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), x.count("search_index_changes"))
 	waiting, err := x.index.completeFound(ctx, []uuid.UUID{c.session, other.session})

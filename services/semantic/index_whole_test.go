@@ -9,9 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 // whole stores runs of so many documents each whose documents are not in the index yet.
@@ -51,7 +54,7 @@ func TestARunOfManyDocumentsKeepsASmallOneWaitingForOneTurn(t *testing.T) {
 	x := newIndexed(t)
 	runs := x.whole(3*turnChanges, 2)
 	ids := []uuid.UUID{runs[0].session, runs[1].session}
-	more, err := x.index.takeTurn(ctx, ids)
+	more, err := x.index.takeTurn(ctx, ofRuns, ids)
 	require.NoError(t, err)
 	require.True(t, more)
 	waiting, err := x.index.completeFound(ctx, ids)
@@ -188,16 +191,22 @@ func TestRunsThatBringNothingAreCompletedBehindManyThatWaitForQdrant(t *testing.
 	require.Zero(t, x.count("scheduler_runs WHERE status = 'running'"))
 }
 
+// notesTurns has the table brought say in which turn changes of connectors were brought.
+func (x *indexed) notesTurns() {
+	x.t.Helper()
+	x.exec(`CREATE TABLE brought (connector_id integer, turn bigint)`)
+	x.exec(`CREATE FUNCTION brought() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+		INSERT INTO brought SELECT OLD.connector_id, last_value FROM search_index_turns; RETURN NULL; END $$`)
+	x.exec(`CREATE TRIGGER brought AFTER DELETE ON search_index_changes FOR EACH ROW EXECUTE FUNCTION brought()`)
+}
+
 func TestWhatIsDeletedLeavesTheIndexBeforeAllOfALargeRunThatCameLater(t *testing.T) {
 	x := newIndexed(t)
 	first := x.synced(map[string]string{"plan": "aardvark"})
 	x.exec(`DELETE FROM documents WHERE connector_id = $1`, first.connector)
 	large := x.emptyRun()
 	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT 1000000 + g, $1 FROM generate_series(1, $2) g`, large.connector, 20*turnChanges)
-	x.exec(`CREATE TABLE brought (connector_id integer, turn bigint)`)
-	x.exec(`CREATE FUNCTION brought() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
-		INSERT INTO brought SELECT OLD.connector_id, last_value FROM search_index_turns; RETURN NULL; END $$`)
-	x.exec(`CREATE TRIGGER brought AFTER DELETE ON search_index_changes FOR EACH ROW EXECUTE FUNCTION brought()`)
+	x.notesTurns()
 	before := x.turns()
 	x.index.whole.add(large.session)
 	require.NoError(t, x.index.applyChanges(ctx))
@@ -218,4 +227,42 @@ func TestRunsThatEndAllTheTimeKeepNoLookFromItsTurn(t *testing.T) {
 			x.index.whole.add(uuid.New())
 		}
 	}
+}
+
+func TestAConnectorThatIsHandedOverIsFoundByItsNewOwnerWithinSomeTurnsHoweverLongTheQueueIs(t *testing.T) {
+	x := newIndexed(t)
+	small, large := x.synced(map[string]string{"a": "zebra", "b": "yak"}), x.synced(map[string]string{"c": "xerus"})
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT 1000000 + g, 1000000 FROM generate_series(1, $1) g`, 40*turnChanges)
+	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, large.connector)
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id, is_handed_over) SELECT 2000000 + g, $1, true FROM generate_series(1, $2) g`, large.connector, 20*turnChanges)
+	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, small.connector)
+	x.notesTurns()
+	before := x.turns()
+	require.NoError(t, x.index.applyChanges(ctx))
+	require.LessOrEqual(t, one[int64](x.fixture, `SELECT max(turn) FROM brought WHERE connector_id = $1`, small.connector)-before, int64(12))
+	require.NoError(t, x.mirrors())
+	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 7}, "zebra"))
+}
+
+func TestARunThatBringsNothingIsCompletedWhileATurnOfItsProcessGoesOn(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra"})
+	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, c.connector)
+	held := &hold{operation: upsert, reached: make(chan struct{}), release: make(chan struct{}), done: make(chan struct{})}
+	x.hold.Store(held)
+	ended := make(chan error, 1)
+	go func() { ended <- x.index.applyChanges(ctx) }()
+	<-held.reached
+	empty := x.emptyRun()
+	x.index.notify(empty.session)
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if verdict := empty.verdict(); verdict != "skipped" {
+			return errors.New(verdict)
+		}
+		return nil
+	})
+	close(held.release)
+	<-ended // a request that took too long is made again
+	require.NoError(t, x.index.Look(ctx))
+	require.NoError(t, x.mirrors())
 }

@@ -4,7 +4,7 @@ SELECT s.name::text AS name, s.connections::bigint AS connections, coalesce(s.si
 FROM api.services() s;
 
 -- name: ConnectorCounts :many
-SELECT * FROM api.connector_counts ORDER BY type, status;
+SELECT c.type::text AS type, c.status::text AS status, c.connectors::bigint AS connectors, c.is_estimate::boolean AS is_estimate FROM api.count_connectors() c ORDER BY c.type, c.status;
 
 -- name: SystemJobs :many
 SELECT * FROM api.system_jobs ORDER BY type LIMIT 100;

@@ -28,10 +28,10 @@ INSERT INTO search_index_changes (document_id) SELECT NULL FROM begun;
 
 -- name: QueueDocuments :execrows
 -- Of a connector, or of all.
-INSERT INTO search_index_changes (document_id, connector_id)
-SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND connector_id = sqlc.narg('connector_id')
+INSERT INTO search_index_changes (document_id, connector_id, is_handed_over)
+SELECT id, connector_id, true FROM documents WHERE try_id IS NOT NULL AND connector_id = sqlc.narg('connector_id')
 UNION ALL
-SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND sqlc.narg('connector_id') IS NULL;
+SELECT id, connector_id, false FROM documents WHERE try_id IS NOT NULL AND sqlc.narg('connector_id') IS NULL;
 
 -- name: RunsToFind :many
 -- Of these, the open runs that are whole, and whether all that their connectors have changed is in the index. Where the index has
@@ -42,20 +42,36 @@ SELECT r.id, coalesce(i.name <> @name::text OR i.name IS NOT NULL
 FROM open_runs r LEFT JOIN search_index i ON true
 WHERE r.whole AND r.id = ANY(@ids::uuid[]);
 
+-- name: HandedOver :many
+-- The next connectors behind one, by number, of which changes wait because they were handed over.
+WITH RECURSIVE k AS (
+    (SELECT c.connector_id FROM search_index_changes c WHERE c.is_handed_over AND c.connector_id > @after::integer ORDER BY c.connector_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.connector_id FROM search_index_changes c WHERE c.is_handed_over AND c.connector_id > k.connector_id ORDER BY c.connector_id LIMIT 1)
+    FROM k WHERE k.connector_id IS NOT NULL
+)
+SELECT k.connector_id::integer AS connector_id FROM k WHERE k.connector_id IS NOT NULL LIMIT @most::integer;
+
 -- name: SearchIndexChanges :many
--- The first ones: everything, where that waits, else those of the connectors of runs, in turns, or of all. With what their documents
+-- The first ones: everything, where that waits, else those of the connectors of runs, in turns, those that were handed over of connectors, in turns, or of all. With what their documents
 -- show now; those that are gone, or show nothing, have no try.
 WITH waiting AS (
-    (SELECT id, document_id, connector_id, 0 AS place FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
+    (SELECT id, document_id, connector_id, 0::bigint AS place, 0::bigint AS no FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
     UNION ALL
-    (SELECT f.id, f.document_id, f.connector_id, f.place
+    (SELECT f.id, f.document_id, f.connector_id, f.place, 0
         FROM (SELECT DISTINCT r.connector_id FROM open_runs r WHERE r.id = ANY(@run_ids::uuid[])) k
         CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
             WHERE c.connector_id = k.connector_id ORDER BY c.id LIMIT @batch::integer) f
         ORDER BY f.place, f.id LIMIT @batch::integer)
     UNION ALL
-    (SELECT id, document_id, connector_id, 0 FROM search_index_changes
-        WHERE coalesce(cardinality(@run_ids::uuid[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT @batch::integer)
+    (SELECT f.id, f.document_id, f.connector_id, f.place, k.no
+        FROM unnest(@handed_over::integer[]) WITH ORDINALITY k(connector_id, no)
+        CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
+            WHERE c.is_handed_over AND c.connector_id = k.connector_id ORDER BY c.id LIMIT @batch::integer) f
+        ORDER BY f.place, k.no LIMIT @batch::integer)
+    UNION ALL
+    (SELECT id, document_id, connector_id, 0, 0 FROM search_index_changes
+        WHERE coalesce(cardinality(@run_ids::uuid[]), 0) = 0 AND coalesce(cardinality(@handed_over::integer[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT @batch::integer)
 )
 SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id, d.first_no,
     coalesce(d.chunk_count, 0)::integer AS chunks,
@@ -64,7 +80,7 @@ FROM waiting w
 LEFT JOIN connectors k ON k.id = w.connector_id
 LEFT JOIN documents d ON d.id = w.document_id AND d.config_version >= k.added_version   -- before it are those of a deleted connector of the same id
 GROUP BY w.document_id, w.connector_id, d.id, k.id
-ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.id);
+ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.no), min(w.id);
 
 -- name: ChunksToIndex :many
 -- A page behind a chunk. Of a text as much as words are taken from.

@@ -205,12 +205,6 @@ type ApiConnector struct {
 	MayChange          bool
 }
 
-type ApiConnectorCount struct {
-	Type       string
-	Status     string
-	Connectors int64
-}
-
 type ApiIdentity struct {
 	Issuer  string
 	Subject string

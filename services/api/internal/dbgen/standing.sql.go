@@ -11,19 +11,31 @@ import (
 )
 
 const connectorCounts = `-- name: ConnectorCounts :many
-SELECT type, status, connectors FROM api.connector_counts ORDER BY type, status
+SELECT c.type::text AS type, c.status::text AS status, c.connectors::bigint AS connectors, c.is_estimate::boolean AS is_estimate FROM api.count_connectors() c ORDER BY c.type, c.status
 `
 
-func (q *Queries) ConnectorCounts(ctx context.Context) ([]ApiConnectorCount, error) {
+type ConnectorCountsRow struct {
+	Type       string
+	Status     string
+	Connectors int64
+	IsEstimate bool
+}
+
+func (q *Queries) ConnectorCounts(ctx context.Context) ([]ConnectorCountsRow, error) {
 	rows, err := q.db.Query(ctx, connectorCounts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ApiConnectorCount{}
+	items := []ConnectorCountsRow{}
 	for rows.Next() {
-		var i ApiConnectorCount
-		if err := rows.Scan(&i.Type, &i.Status, &i.Connectors); err != nil {
+		var i ConnectorCountsRow
+		if err := rows.Scan(
+			&i.Type,
+			&i.Status,
+			&i.Connectors,
+			&i.IsEstimate,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/echomind/sync/contract/events"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -38,12 +39,13 @@ func (s *Service) Look(ctx context.Context) error {
 	return nil
 }
 
-// noteFaults says whether the look goes on: of a million it takes minutes, and webhooks are told meanwhile.
+// noteFaults says whether the look goes on: of a million it takes minutes, and webhooks are told meanwhile. A page holds up to pageFaults connectors, whose moves wait for it: it is one trip, so
+// that it ends also where this process is stopped meanwhile.
 func (s *Service) noteFaults(ctx context.Context) (more bool, err error) {
 	more = true
 	for begun := time.Now(); more && time.Since(begun) < lookEvery; {
-		err := s.in(ctx, "webhooks.faults", func(ctx context.Context, q *dbgen.Queries) (err error) {
-			more, err = q.NoteFaults(ctx, dbgen.NoteFaultsParams{Every: lookEvery, Page: pageFaults})
+		err := s.ask(ctx, "webhooks.faults", func(ctx context.Context) (err error) {
+			more, err = dbgen.New(postgres.OneTrip{Pool: s.pool, Bounds: bounds()}).NoteFaults(ctx, dbgen.NoteFaultsParams{Every: lookEvery, Page: pageFaults})
 			return err
 		})
 		if err != nil {

@@ -126,19 +126,27 @@ func (s *Service) loop(ctx context.Context, what string, every time.Duration, wo
 	}
 }
 
+// bounds are those of each transaction.
+func bounds() postgres.Bounds {
+	return postgres.Bounds{Lock: lockTimeout, Statement: deadline.Of(statementTimeout), Idle: deadline.Of(statementTimeout)}
+}
+
 // in does work in one bounded transaction.
 func (s *Service) in(ctx context.Context, name string, work func(context.Context, *dbgen.Queries) error) error {
+	return s.ask(ctx, name, func(ctx context.Context) error {
+		return postgres.TxBounded(ctx, s.pool, bounds(), func(tx pgx.Tx) error { return work(ctx, dbgen.New(tx)) })
+	})
+}
+
+// ask waits for this replica's connection, and bounds what is asked.
+func (s *Service) ask(ctx context.Context, name string, work func(context.Context) error) error {
 	select {
 	case s.asking <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-s.asking }()
-	bounds := postgres.Bounds{Lock: lockTimeout, Statement: deadline.Of(statementTimeout), Idle: deadline.Of(statementTimeout)}
-	err := deadline.Do(ctx, name, queryTimeout, func(ctx context.Context) error {
-		return postgres.TxBounded(ctx, s.pool, bounds, func(tx pgx.Tx) error { return work(ctx, dbgen.New(tx)) })
-	})
-	if err != nil {
+	if err := deadline.Do(ctx, name, queryTimeout, work); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -148,6 +148,42 @@ func (q *Queries) ForgetSearchIndexChanges(ctx context.Context, ids []int64) err
 	return err
 }
 
+const handedOver = `-- name: HandedOver :many
+WITH RECURSIVE k AS (
+    (SELECT c.connector_id FROM search_index_changes c WHERE c.is_handed_over AND c.connector_id > $2::integer ORDER BY c.connector_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT c.connector_id FROM search_index_changes c WHERE c.is_handed_over AND c.connector_id > k.connector_id ORDER BY c.connector_id LIMIT 1)
+    FROM k WHERE k.connector_id IS NOT NULL
+)
+SELECT k.connector_id::integer AS connector_id FROM k WHERE k.connector_id IS NOT NULL LIMIT $1::integer
+`
+
+type HandedOverParams struct {
+	Most  int32
+	After int32
+}
+
+// The next connectors behind one, by number, of which changes wait because they were handed over.
+func (q *Queries) HandedOver(ctx context.Context, arg HandedOverParams) ([]int32, error) {
+	rows, err := q.db.Query(ctx, handedOver, arg.Most, arg.After)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int32{}
+	for rows.Next() {
+		var connector_id int32
+		if err := rows.Scan(&connector_id); err != nil {
+			return nil, err
+		}
+		items = append(items, connector_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const keepReviewOfSearchIndex = `-- name: KeepReviewOfSearchIndex :exec
 UPDATE search_index SET review_from = $1, review_at = clock_timestamp() + $2::interval
 `
@@ -173,10 +209,10 @@ func (q *Queries) LockDocumentsTable(ctx context.Context) error {
 }
 
 const queueDocuments = `-- name: QueueDocuments :execrows
-INSERT INTO search_index_changes (document_id, connector_id)
-SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND connector_id = $1
+INSERT INTO search_index_changes (document_id, connector_id, is_handed_over)
+SELECT id, connector_id, true FROM documents WHERE try_id IS NOT NULL AND connector_id = $1
 UNION ALL
-SELECT id, connector_id FROM documents WHERE try_id IS NOT NULL AND $1 IS NULL
+SELECT id, connector_id, false FROM documents WHERE try_id IS NOT NULL AND $1 IS NULL
 `
 
 // Of a connector, or of all.
@@ -295,16 +331,22 @@ func (q *Queries) SearchIndex(ctx context.Context) (SearchIndexRow, error) {
 
 const searchIndexChanges = `-- name: SearchIndexChanges :many
 WITH waiting AS (
-    (SELECT id, document_id, connector_id, 0 AS place FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
+    (SELECT id, document_id, connector_id, 0::bigint AS place, 0::bigint AS no FROM search_index_changes WHERE connector_id IS NULL ORDER BY id LIMIT 1)
     UNION ALL
-    (SELECT f.id, f.document_id, f.connector_id, f.place
+    (SELECT f.id, f.document_id, f.connector_id, f.place, 0
         FROM (SELECT DISTINCT r.connector_id FROM open_runs r WHERE r.id = ANY($1::uuid[])) k
         CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
             WHERE c.connector_id = k.connector_id ORDER BY c.id LIMIT $2::integer) f
         ORDER BY f.place, f.id LIMIT $2::integer)
     UNION ALL
-    (SELECT id, document_id, connector_id, 0 FROM search_index_changes
-        WHERE coalesce(cardinality($1::uuid[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT $2::integer)
+    (SELECT f.id, f.document_id, f.connector_id, f.place, k.no
+        FROM unnest($3::integer[]) WITH ORDINALITY k(connector_id, no)
+        CROSS JOIN LATERAL (SELECT c.id, c.document_id, c.connector_id, row_number() OVER (ORDER BY c.id) AS place FROM search_index_changes c
+            WHERE c.is_handed_over AND c.connector_id = k.connector_id ORDER BY c.id LIMIT $2::integer) f
+        ORDER BY f.place, k.no LIMIT $2::integer)
+    UNION ALL
+    (SELECT id, document_id, connector_id, 0, 0 FROM search_index_changes
+        WHERE coalesce(cardinality($1::uuid[]), 0) = 0 AND coalesce(cardinality($3::integer[]), 0) = 0 AND connector_id IS NOT NULL ORDER BY id LIMIT $2::integer)
 )
 SELECT array_agg(w.id)::bigint[] AS ids, w.document_id, w.connector_id, d.try_id, d.first_no,
     coalesce(d.chunk_count, 0)::integer AS chunks,
@@ -313,12 +355,13 @@ FROM waiting w
 LEFT JOIN connectors k ON k.id = w.connector_id
 LEFT JOIN documents d ON d.id = w.document_id AND d.config_version >= k.added_version   -- before it are those of a deleted connector of the same id
 GROUP BY w.document_id, w.connector_id, d.id, k.id
-ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.id)
+ORDER BY w.connector_id IS NOT NULL, min(w.place), min(w.no), min(w.id)
 `
 
 type SearchIndexChangesParams struct {
-	RunIds []uuid.UUID
-	Batch  int32
+	RunIds     []uuid.UUID
+	Batch      int32
+	HandedOver []int32
 }
 
 type SearchIndexChangesRow struct {
@@ -331,10 +374,10 @@ type SearchIndexChangesRow struct {
 	Scope       string
 }
 
-// The first ones: everything, where that waits, else those of the connectors of runs, in turns, or of all. With what their documents
+// The first ones: everything, where that waits, else those of the connectors of runs, in turns, those that were handed over of connectors, in turns, or of all. With what their documents
 // show now; those that are gone, or show nothing, have no try.
 func (q *Queries) SearchIndexChanges(ctx context.Context, arg SearchIndexChangesParams) ([]SearchIndexChangesRow, error) {
-	rows, err := q.db.Query(ctx, searchIndexChanges, arg.RunIds, arg.Batch)
+	rows, err := q.db.Query(ctx, searchIndexChanges, arg.RunIds, arg.Batch, arg.HandedOver)
 	if err != nil {
 		return nil, err
 	}
