@@ -67,6 +67,8 @@ func (q *request) home() string {
 	switch parts := strings.Split(strings.Trim(q.URL.EscapedPath(), "/"), "/"); {
 	case parts[0] == "tokens":
 		return "/administration"
+	case parts[0] == "deadletters" && len(parts) == 2:
+		return "/deadletters/reasons"
 	case parts[0] == "locks":
 		return "/problems"
 	case parts[0] == "runs", parts[0] == "operations":
