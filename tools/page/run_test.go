@@ -107,10 +107,27 @@ func (r *run) write(name, text string) {
 	require.NoError(r, os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600))
 }
 
-// click clicks something that leads to another page, and waits for what that page has.
+// click clicks something that leads to another page, or to the same one anew, and waits for what that has.
 func (r *run) click(selector, then string) {
 	r.Helper()
-	r.do(chromedp.Click(chromedp.CSS(selector)), chromedp.WaitVisible(chromedp.CSS(then)))
+	_, err := chromedp.Run(r.browser, chromedp.Evaluate[bool](`window.before = true`))
+	require.NoError(r, err)
+	r.do(chromedp.Click(chromedp.CSS(selector)))
+	r.await("the page that "+selector+" leads to", func() bool {
+		there, err := chromedp.Run(r.browser, chromedp.Evaluate[bool](`!window.before && document.readyState === "complete"`))
+		return err == nil && there // while a page goes, it answers nothing
+	})
+	r.do(chromedp.WaitVisible(chromedp.CSS(then)))
+}
+
+// await waits for a fact.
+func (r *run) await(what string, fact func() bool) {
+	r.Helper()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(soon); !fact(); <-again.C {
+		require.True(r, time.Now().Before(until), "it never comes: %s", what)
+	}
 }
 
 // fill types into fields of a form.
@@ -124,18 +141,12 @@ func (r *run) fill(form string, fields ...string) {
 // shows waits until the page that is open shows a text: by itself where scripts run and it is live, else once it is opened anew.
 func (r *run) shows(live bool, text string) {
 	r.Helper()
-	again := time.NewTicker(200 * time.Millisecond)
-	defer again.Stop()
-	for until := time.Now().Add(soon); ; <-again.C {
+	r.await(text, func() bool {
 		if !live || !r.scripts {
 			r.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("main")))
 		}
-		shown := r.text("main")
-		if strings.Contains(shown, text) {
-			return
-		}
-		require.True(r, time.Now().Before(until), "the page never shows %q: %s", text, shown)
-	}
+		return strings.Contains(r.text("main"), text)
+	})
 }
 
 // path is that of the page that is open.
