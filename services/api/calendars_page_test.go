@@ -40,7 +40,7 @@ func (b *browser) sends(path, file string, fields map[string]string) shown {
 	_, err = io.WriteString(part, file)
 	require.NoError(b, err)
 	require.NoError(b, form.Close())
-	r, err := http.NewRequestWithContext(b.Context(), "POST", b.server.URL+path, &body)
+	r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.server.URL+path, &body)
 	require.NoError(b, err)
 	r.Header.Set("Content-Type", form.FormDataContentType())
 	answered, err := b.client.Do(r)
