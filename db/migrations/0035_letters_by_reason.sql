@@ -1,4 +1,5 @@
 -- +goose Up
+-- expand
 -- Dead letters are replayed and removed by reason: many in one request.
 
 -- Has what up to 1,000 dead letters of one connector are about fetched again, for a superadmin: the connector is due once, and the documents that they name have no token. The audit has one entry for
