@@ -105,8 +105,15 @@ $(DRIVE_MOCK)/node_modules: tools/drivemock/package.json tools/drivemock/package
 test-drive-mock: $(DRIVE_MOCK)/node_modules ## the Google Drive source against google-drive-mock, somebody else's fake (needs node)
 	cd services/connector && CONNECTOR_DRIVE_MOCK=$(DRIVE_MOCK) go test -count=1 -run TestAnyDrive ./googledrive
 
-test-page: ## the page in a real browser (Debian: apt-get install chromium); PAGE_PICTURES=folder keeps what it looks like
-	cd tools/page && GOWORK=off go test -count=1 .
+AXE := $(TOOLS)/axe
+$(AXE)/node_modules: tools/axe/package.json tools/axe/package-lock.json
+	mkdir -p $(AXE) && cp $^ $(AXE)/
+	cd $(AXE) && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
+
+# axe-core is code under the MPL 2.0, which runs in the tests' browser alone.
+test-page: $(AXE)/node_modules ## the page in a real browser (Debian: apt-get install chromium npm); PAGE_PICTURES=folder keeps what it looks like
+	go build -o bin/ ./cmd/echomind
+	cd tools/page && PAGE_ECHOMIND=$(CURDIR)/bin/echomind PAGE_AXE=$(AXE)/node_modules/axe-core/axe.min.js GOWORK=off go test -count=1 -timeout 30m .
 
 NODE_EXAMPLE := $(TOOLS)/shelf
 $(NODE_EXAMPLE)/node_modules: examples/node/package.json examples/node/package-lock.json

@@ -22,7 +22,7 @@ func Page(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 	until, texts := time.Now().Add(pageTime), 0
 	for count, bytes := 0, 0; ; {
 		rows := portion
-		if f.ConnectorID == 0 { // each that is looked at is one of the page
+		if f.ConnectorID == 0 && f.Is == nil { // each that is looked at is one of the page
 			rows = min(rows, most-len(page)+1)
 		}
 		found, err := look(ctx, stream, runs, f, rows, until)

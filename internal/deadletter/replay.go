@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -74,6 +75,14 @@ func Resolve(ctx context.Context, runs Runs, letters []Letter) error {
 // returns pgx.ErrNoRows where there is no such connector.
 type FetchAgain func(ctx context.Context, connectorID int32, sourceIDs []string) (time.Time, error)
 
+// DocumentOf is the document that a letter names; empty where it names none, or what can be none: no document has an id that Postgres refuses.
+func DocumentOf(l Letter) string {
+	if len(l.SourceID) > maxSourceID || strings.Contains(l.SourceID, "\x00") || !utf8.ValidString(l.SourceID) {
+		return ""
+	}
+	return l.SourceID
+}
+
 // Replay makes the connector of letters due now, and forgets the version tokens of their documents, so that they are
 // fetched again: with a source that sends only what has changed, too. Both are one transaction: a run that picks the
 // trigger up reads documents without tokens. A sync in flight is followed by another. Done twice it asks twice, and
@@ -88,8 +97,8 @@ func Replay(ctx context.Context, fetch FetchAgain, connectorID int32, letters []
 		if l.HasParameters {
 			return time.Time{}, ErrParameters
 		}
-		if l.SourceID != "" && len(l.SourceID) <= maxSourceID && !strings.Contains(l.SourceID, "\x00") { // no document has an id that Postgres refuses
-			sourceIDs = append(sourceIDs, l.SourceID)
+		if document := DocumentOf(l); document != "" {
+			sourceIDs = append(sourceIDs, document)
 		}
 	}
 	at, err := deadline.Get(ctx, "deadletter.replay", queryTimeout,

@@ -29,6 +29,8 @@ type Filter struct {
 	ConnectorID int32
 	// After is the id that they come after.
 	After uint64
+	// Is says of a letter whether it is meant; nil = each is.
+	Is func(Letter) bool
 }
 
 // wire is the subject that the broker knows the letters by.
@@ -83,7 +85,7 @@ func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 		return found, err
 	}
 	for _, l := range all {
-		if f.ConnectorID == 0 || l.ConnectorID == f.ConnectorID {
+		if (f.ConnectorID == 0 || l.ConnectorID == f.ConnectorID) && (f.Is == nil || f.Is(l)) {
 			found.letters = append(found.letters, l)
 		}
 	}
@@ -111,4 +113,21 @@ func Walk(ctx context.Context, stream *broker.Letters, runs Runs, f Filter) iter
 			f.After = found.after
 		}
 	}
+}
+
+// Portion is what a look at some letters has found.
+type Portion struct {
+	// Letters are those of the filter, without their payloads.
+	Letters []Letter
+	// Looked is how many were looked at, After the last of them.
+	Looked int
+	After  uint64
+	// IsLast: there are no more.
+	IsLast bool
+}
+
+// Some looks at up to most letters behind f.After, and at one at least; at no more when its time is over.
+func Some(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int, until time.Time) (Portion, error) {
+	found, err := look(ctx, stream, runs, f, most, until)
+	return Portion{found.letters, found.count, found.after, found.isLast}, err
 }

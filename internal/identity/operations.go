@@ -73,6 +73,10 @@ const (
 	ReplayDeadLetter Operation = "deadletters.replay"
 	DropDeadLetter   Operation = "deadletters.drop"
 
+	GroupDeadLetters  Operation = "deadletters.groups"
+	ReplayDeadLetters Operation = "deadletters.replay_group"
+	DropDeadLetters   Operation = "deadletters.drop_group"
+
 	ListWebhooks   Operation = "webhooks.list"
 	GetWebhook     Operation = "webhooks.get"
 	CreateWebhook  Operation = "webhooks.create"
@@ -189,6 +193,10 @@ var rules = map[Operation]Rule{
 	GetDeadLetter:    {Read, Superadmin, Nothing},
 	ReplayDeadLetter: {Operate, Superadmin, Nothing},
 	DropDeadLetter:   {Write, Superadmin, Nothing},
+
+	GroupDeadLetters:  {Read, Superadmin, Nothing},
+	ReplayDeadLetters: {Operate, Superadmin, Nothing},
+	DropDeadLetters:   {Write, Superadmin, Nothing},
 
 	ListWebhooks:   {Read, User, Nothing},
 	GetWebhook:     {Read, User, Nothing},

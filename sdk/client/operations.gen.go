@@ -2438,6 +2438,46 @@ type LetterDocument struct {
 // LetterDocumentStatus defines model for LetterDocument.Status.
 type LetterDocumentStatus string
 
+// LetterGroup defines model for LetterGroup.
+type LetterGroup struct {
+	// Connectors Up to five of them.
+	Connectors []int32   `json:"connectors"`
+	EarliestAt time.Time `json:"earliest_at"`
+	LatestAt   time.Time `json:"latest_at"`
+	Letters    int64     `json:"letters"`
+
+	// Reason With … for an address or a long number; empty: none was given. What replay and drop take.
+	Reason string `json:"reason"`
+}
+
+// LetterGroupPageBody defines model for LetterGroupPageBody.
+type LetterGroupPageBody struct {
+	// Groups The 50 with the most letters.
+	Groups []LetterGroup `json:"groups"`
+
+	// Looked How many letters were looked at, the oldest first.
+	Looked int64 `json:"looked"`
+
+	// MoreGroups How many groups are not listed.
+	MoreGroups int64 `json:"more_groups"`
+
+	// NextPageToken Null where all were looked at.
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// LettersLeft defines model for LettersLeft.
+type LettersLeft struct {
+	// Example The id of one.
+	Example int64 `json:"example"`
+
+	// Fix What to do.
+	Fix     string `json:"fix"`
+	Letters int64  `json:"letters"`
+
+	// Why Of that one.
+	Why string `json:"why"`
+}
+
 // Limit defines model for Limit.
 type Limit struct {
 	// MaxBytes Of texts, titles, addresses and links.
@@ -2501,6 +2541,33 @@ type Lock struct {
 type LockPageBody struct {
 	Locks         *[]Lock `json:"locks"`
 	NextPageToken *string `json:"next_page_token"`
+}
+
+// ManyDoneBody defines model for ManyDoneBody.
+type ManyDoneBody struct {
+	// Done How many are replayed, or dropped, and removed.
+	Done int64 `json:"done"`
+
+	// Left Those that cannot be replayed, by why. They stay.
+	Left   []LettersLeft `json:"left"`
+	Looked int64         `json:"looked"`
+
+	// NextPageToken Null where all were looked at that there were at the first request; else send it in the next one, until it is null.
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ManyLettersBody defines model for ManyLettersBody.
+type ManyLettersBody struct {
+	ConnectorID *int32 `json:"connector_id,omitempty"`
+
+	// PageToken The next_page_token of the request before, with the same filter: goes on behind what that has looked at.
+	PageToken *string `json:"page_token,omitempty"`
+
+	// Reason Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given.
+	Reason *string `json:"reason,omitempty"`
+
+	// Subject Of this original subject, as of /deadletters.
+	Subject *string `json:"subject,omitempty"`
 }
 
 // Mark defines model for Mark.
@@ -3771,10 +3838,23 @@ type DeadlettersListParams struct {
 	Subject     *string `form:"subject,omitempty" json:"subject,omitempty"`
 	ConnectorID *int32  `form:"connector_id,omitempty" json:"connector_id,omitempty"`
 
+	// Reason Of this group, by its reason as /deadletters/groups says it.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
 	// PageSize How many at most.
 	PageSize *int32 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken The next_page_token of an earlier page, with the same filter.
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// DeadlettersGroupsParams defines parameters for DeadlettersGroups.
+type DeadlettersGroupsParams struct {
+	// Subject Of this original subject, as of /deadletters.
+	Subject     *string `form:"subject,omitempty" json:"subject,omitempty"`
+	ConnectorID *int32  `form:"connector_id,omitempty" json:"connector_id,omitempty"`
+
+	// PageToken The next_page_token of an earlier answer, with the same filter: the groups of the letters behind those.
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -4161,6 +4241,12 @@ type FilesUploadMultipartRequestBody FilesUploadMultipartBody
 
 // ConnectorsSyncJSONRequestBody defines body for ConnectorsSync for application/json ContentType.
 type ConnectorsSyncJSONRequestBody = SyncRequest
+
+// DeadlettersDropGroupJSONRequestBody defines body for DeadlettersDropGroup for application/json ContentType.
+type DeadlettersDropGroupJSONRequestBody = ManyLettersBody
+
+// DeadlettersReplayGroupJSONRequestBody defines body for DeadlettersReplayGroup for application/json ContentType.
+type DeadlettersReplayGroupJSONRequestBody = ManyLettersBody
 
 // LimitsKeysPutJSONRequestBody defines body for LimitsKeysPut for application/json ContentType.
 type LimitsKeysPutJSONRequestBody = PutKeyLimitBody
@@ -4630,6 +4716,49 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/deadletters (the `DeadlettersList` operationId).
 	DeadlettersList(ctx context.Context, params *DeadlettersListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersDropGroupWithBody Remove many dead letters for good
+	//
+	// Scope: write.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+	DeadlettersDropGroupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersDropGroup Remove many dead letters for good
+	//
+	// Scope: write.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+	DeadlettersDropGroup(ctx context.Context, body DeadlettersDropGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersGroups Count dead letters by why they were given up, the most first
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
+	DeadlettersGroups(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersReplayGroupWithBody Have what many dead letters are about fetched again, and remove them
+	//
+	// Scope: operate.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+	DeadlettersReplayGroupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersReplayGroup Have what many dead letters are about fetched again, and remove them
+	//
+	// Scope: operate.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+	DeadlettersReplayGroup(ctx context.Context, body DeadlettersReplayGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeadlettersDrop Remove a dead letter for good
 	//
@@ -5900,6 +6029,99 @@ func (c *Client) ConnectorsWhy(ctx context.Context, id int32, reqEditors ...Requ
 // Corresponds with GET /api/v1/deadletters (the `DeadlettersList` operationId).
 func (c *Client) DeadlettersList(ctx context.Context, params *DeadlettersListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeadlettersListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersDropGroupWithBody Remove many dead letters for good
+//
+// Scope: write.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+func (c *Client) DeadlettersDropGroupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersDropGroupRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersDropGroup Remove many dead letters for good
+//
+// Scope: write.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+func (c *Client) DeadlettersDropGroup(ctx context.Context, body DeadlettersDropGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersDropGroupRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersGroups Count dead letters by why they were given up, the most first
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
+func (c *Client) DeadlettersGroups(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersGroupsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersReplayGroupWithBody Have what many dead letters are about fetched again, and remove them
+//
+// Scope: operate.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+func (c *Client) DeadlettersReplayGroupWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersReplayGroupRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersReplayGroup Have what many dead letters are about fetched again, and remove them
+//
+// Scope: operate.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+func (c *Client) DeadlettersReplayGroup(ctx context.Context, body DeadlettersReplayGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersReplayGroupRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9407,6 +9629,18 @@ func NewDeadlettersListRequest(server string, params *DeadlettersListParams) (*h
 
 		}
 
+		if params.Reason != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "reason", *params.Reason, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.PageSize != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
@@ -9441,6 +9675,164 @@ func NewDeadlettersListRequest(server string, params *DeadlettersListParams) (*h
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewDeadlettersDropGroupRequest calls the generic DeadlettersDropGroup builder with application/json body
+func NewDeadlettersDropGroupRequest(server string, body DeadlettersDropGroupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeadlettersDropGroupRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDeadlettersDropGroupRequestWithBody constructs an http.Request for the DeadlettersDropGroup method, with any body, and a specified content type
+func NewDeadlettersDropGroupRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/deadletters/drop")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeadlettersGroupsRequest constructs an http.Request for the DeadlettersGroups method
+func NewDeadlettersGroupsRequest(server string, params *DeadlettersGroupsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/deadletters/groups")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Subject != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "subject", *params.Subject, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ConnectorID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "connector_id", *params.ConnectorID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDeadlettersReplayGroupRequest calls the generic DeadlettersReplayGroup builder with application/json body
+func NewDeadlettersReplayGroupRequest(server string, body DeadlettersReplayGroupJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeadlettersReplayGroupRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDeadlettersReplayGroupRequestWithBody constructs an http.Request for the DeadlettersReplayGroup method, with any body, and a specified content type
+func NewDeadlettersReplayGroupRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/deadletters/replay")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -12730,6 +13122,51 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/deadletters (the `DeadlettersList` operationId).
 	DeadlettersListWithResponse(ctx context.Context, params *DeadlettersListParams, reqEditors ...RequestEditorFn) (*DeadlettersListResponse, error)
 
+	// DeadlettersDropGroupWithBodyWithResponse Remove many dead letters for good
+	//
+	// Scope: write.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+	DeadlettersDropGroupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersDropGroupResponse, error)
+
+	// DeadlettersDropGroupWithResponse Remove many dead letters for good
+	//
+	// Scope: write.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+	DeadlettersDropGroupWithResponse(ctx context.Context, body DeadlettersDropGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersDropGroupResponse, error)
+
+	// DeadlettersGroupsWithResponse Count dead letters by why they were given up, the most first
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
+	DeadlettersGroupsWithResponse(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*DeadlettersGroupsResponse, error)
+
+	// DeadlettersReplayGroupWithBodyWithResponse Have what many dead letters are about fetched again, and remove them
+	//
+	// Scope: operate.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+	DeadlettersReplayGroupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersReplayGroupResponse, error)
+
+	// DeadlettersReplayGroupWithResponse Have what many dead letters are about fetched again, and remove them
+	//
+	// Scope: operate.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+	DeadlettersReplayGroupWithResponse(ctx context.Context, body DeadlettersReplayGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersReplayGroupResponse, error)
+
 	// DeadlettersDropWithResponse Remove a dead letter for good
 	//
 	// Scope: write.
@@ -15064,6 +15501,129 @@ func (r DeadlettersListResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeadlettersListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeadlettersDropGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ManyDoneBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeadlettersDropGroupResponse) GetJSON200() *ManyDoneBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r DeadlettersDropGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeadlettersDropGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeadlettersDropGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeadlettersDropGroupResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeadlettersGroupsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LetterGroupPageBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeadlettersGroupsResponse) GetJSON200() *LetterGroupPageBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r DeadlettersGroupsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeadlettersGroupsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeadlettersGroupsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeadlettersGroupsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeadlettersReplayGroupResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ManyDoneBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeadlettersReplayGroupResponse) GetJSON200() *ManyDoneBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r DeadlettersReplayGroupResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeadlettersReplayGroupResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeadlettersReplayGroupResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeadlettersReplayGroupResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17808,6 +18368,81 @@ func (c *ClientWithResponses) DeadlettersListWithResponse(ctx context.Context, p
 	return ParseDeadlettersListResponse(rsp)
 }
 
+// DeadlettersDropGroupWithBodyWithResponse Remove many dead letters for good
+//
+// Scope: write.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+func (c *ClientWithResponses) DeadlettersDropGroupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersDropGroupResponse, error) {
+	rsp, err := c.DeadlettersDropGroupWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersDropGroupResponse(rsp)
+}
+
+// DeadlettersDropGroupWithResponse Remove many dead letters for good
+//
+// Scope: write.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/drop (the `DeadlettersDropGroup` operationId).
+func (c *ClientWithResponses) DeadlettersDropGroupWithResponse(ctx context.Context, body DeadlettersDropGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersDropGroupResponse, error) {
+	rsp, err := c.DeadlettersDropGroup(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersDropGroupResponse(rsp)
+}
+
+// DeadlettersGroupsWithResponse Count dead letters by why they were given up, the most first
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
+func (c *ClientWithResponses) DeadlettersGroupsWithResponse(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*DeadlettersGroupsResponse, error) {
+	rsp, err := c.DeadlettersGroups(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersGroupsResponse(rsp)
+}
+
+// DeadlettersReplayGroupWithBodyWithResponse Have what many dead letters are about fetched again, and remove them
+//
+// Scope: operate.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+func (c *ClientWithResponses) DeadlettersReplayGroupWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersReplayGroupResponse, error) {
+	rsp, err := c.DeadlettersReplayGroupWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersReplayGroupResponse(rsp)
+}
+
+// DeadlettersReplayGroupWithResponse Have what many dead letters are about fetched again, and remove them
+//
+// Scope: operate.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/replay (the `DeadlettersReplayGroup` operationId).
+func (c *ClientWithResponses) DeadlettersReplayGroupWithResponse(ctx context.Context, body DeadlettersReplayGroupJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersReplayGroupResponse, error) {
+	rsp, err := c.DeadlettersReplayGroup(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersReplayGroupResponse(rsp)
+}
+
 // DeadlettersDropWithResponse Remove a dead letter for good
 //
 // Scope: write.
@@ -19948,6 +20583,84 @@ func ParseDeadlettersListResponse(rsp *http.Response) (*DeadlettersListResponse,
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest DeadLetterPageBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeadlettersDropGroupResponse parses an HTTP response from a DeadlettersDropGroupWithResponse call
+func ParseDeadlettersDropGroupResponse(rsp *http.Response) (*DeadlettersDropGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeadlettersDropGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ManyDoneBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeadlettersGroupsResponse parses an HTTP response from a DeadlettersGroupsWithResponse call
+func ParseDeadlettersGroupsResponse(rsp *http.Response) (*DeadlettersGroupsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeadlettersGroupsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LetterGroupPageBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeadlettersReplayGroupResponse parses an HTTP response from a DeadlettersReplayGroupWithResponse call
+func ParseDeadlettersReplayGroupResponse(rsp *http.Response) (*DeadlettersReplayGroupResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeadlettersReplayGroupResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ManyDoneBody
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 const lettersAway = "The broker that has the dead letters does not answer. Nothing was changed."
 
 func (a *API) deadLetterRoutes() {
+	a.letterGroupRoutes()
 	register(a, identity.ListDeadLetters, http.MethodGet, "/deadletters", "List dead letters, in the order in which they were given up", http.StatusOK, a.listDeadLetters)
 	register(a, identity.GetDeadLetter, http.MethodGet, "/deadletters/{seq}", "Show a dead letter and what it carries, with secrets masked", http.StatusOK, a.getDeadLetter, mayBeMissing)
 	register(a, identity.ReplayDeadLetter, http.MethodPost, "/deadletters/{seq}/replay",
@@ -112,6 +113,7 @@ func (a *API) readLetter(ctx context.Context, by BySequence) (of read, stream *b
 type DeadLetterFilter struct {
 	Subject     string `query:"subject" maxLength:"200" doc:"Of this original subject: document.process, connector.sync.web, connector.sync.*, connector.>"`
 	ConnectorID int64  `query:"connector_id" minimum:"1" maximum:"2147483647" format:"int32"`
+	Reason      string `query:"reason" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it."`
 }
 
 // DeadLetterList is how dead letters are asked for.
@@ -133,6 +135,9 @@ func (a *API) listDeadLetters(ctx context.Context, in *DeadLetterList) (*DeadLet
 		return nil, problem.Invalid("query.subject", "must be a subject such as document.process or connector.sync.*")
 	}
 	f := deadletter.Filter{Subject: in.Subject, ConnectorID: int32(in.ConnectorID)}
+	if in.Reason != "" {
+		f.Is = ofGroup(in.Reason)
+	}
 	next, err := a.place(ctx, in.PageToken, []any{"deadletters", in.DeadLetterFilter}, &f.After)
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (h host) Ask(ctx context.Context, asked page.Operation, into any) (http.Hea
 	if err != nil {
 		return nil, problem.NotFound("such thing")
 	}
-	for name, value := range map[string]string{"Content-Type": kind, "If-Match": asked.IfMatch, headerNote: asked.Note, headerKey: asked.Key} {
+	for name, value := range map[string]string{"Content-Type": kind, "If-Match": asked.IfMatch, "If-None-Match": asked.IfNoneMatch, headerNote: asked.Note, headerKey: asked.Key} {
 		if value != "" {
 			r.Header.Set(name, value)
 		}

@@ -44,8 +44,9 @@ func TestMain(m *testing.M) { os.Exit(testkit.Main(m)) }
 // stage is the page on a database of its own, and a browser in front of it.
 type stage struct {
 	*testing.T
-	conn    *pgx.Conn
-	server  *httptest.Server
+	conn *pgx.Conn
+	// url is where the page is.
+	url     string
 	browser context.Context
 	js      jetstream.JetStream
 	mu      sync.Mutex
@@ -74,8 +75,9 @@ func newStage(t *testing.T, change ...func(*api.Config)) *stage {
 	t.Cleanup(pool.Close)
 	a, err := api.New(cfg, pool, connect.NewProcess(testkit.Logger(t)))
 	require.NoError(t, err)
-	s := &stage{T: t, server: httptest.NewServer(a.Handler()), js: js}
-	t.Cleanup(s.server.Close)
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	s := &stage{T: t, url: server.URL, js: js}
 	s.conn, err = pgx.Connect(t.Context(), cfg.DatabaseURL)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.conn.Close(context.WithoutCancel(t.Context())) })
@@ -92,7 +94,7 @@ func (s *stage) open() {
 	browser, cancel := chromedp.NewContext(allocated)
 	s.Cleanup(cancel)
 	s.browser = browser
-	own, err := url.Parse(s.server.URL)
+	own, err := url.Parse(s.url)
 	require.NoError(s, err)
 	s.do() // it is opened, and ended with the test
 	require.NoError(s, chromedp.Listen(browser, func(event any) {
@@ -139,7 +141,7 @@ func (s *stage) exec(sql string, args ...any) {
 // visit opens a path, and waits until it is there.
 func (s *stage) visit(path string) {
 	s.Helper()
-	s.do(chromedp.Navigate(s.server.URL+path), chromedp.WaitVisible(chromedp.CSS("main")))
+	s.do(chromedp.Navigate(s.url+path), chromedp.WaitVisible(chromedp.CSS("main")))
 }
 
 // signIn is the first visit, by a link.
@@ -228,7 +230,8 @@ func TestAUsersDayInABrowser(t *testing.T) {
 	s.furnish()
 	s.signIn(1, identity.Superadmin)
 	require.Contains(t, s.text("main"), "Handbook")
-	for _, path := range []string{"/", "/search", "/search?q=lease", "/search?q=quetzalcoatlus", "/queue", "/runs", "/problems", "/operations", "/operations/new?action=disable", "/deadletters", "/administration", "/audit", "/sources/1", "/sources/1/documents", "/sources/2", "/sources/1/schedule?schedule_cron=0+*%2F2+*+*+*", "/sources/3", "/sources/add", "/sources/add?kind=teams"} {
+	s.furnishMore()
+	for _, path := range everyPage {
 		s.visit(path)
 		for _, width := range []int64{1400, 900, 375} {
 			s.fits(width)
@@ -263,7 +266,7 @@ func TestASourceIsAddedAndItsAccountConnectedInABrowser(t *testing.T) {
 			GoogleAuthURL: provider.GoogleAuthURL(), GoogleTokenURL: provider.GoogleTokenURL(), GoogleClientID: signintest.ClientID, GoogleClientSecret: signintest.ClientSecret,
 		}
 	})
-	provider.Web = s.server.URL + "/connect/back"
+	provider.Web = s.url + "/connect/back"
 	s.abroad = strings.TrimPrefix(provider.URL, "http://")
 	s.signIn(7, identity.User)
 	s.do(chromedp.Click(chromedp.CSS(`a[href="/sources/add"]`)), chromedp.WaitVisible(chromedp.CSS(`a[href="/sources/add?kind=google_drive"]`)))
@@ -304,5 +307,25 @@ func TestWhatIsShownFollowsWhatHappens(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/sources/2/sync", focused)
 	}
+	s.nothingWrong()
+}
+
+func TestTheQueueThatIsShownFollowsWhatHappens(t *testing.T) {
+	s := newStage(t)
+	s.furnish()
+	s.signIn(1, identity.Superadmin)
+	s.visit("/queue")
+	require.Contains(t, s.text("main"), "Team notes")
+	s.exec(`SELECT moves.disable(4, 'x')`)
+	tells := func(connector int32) {
+		msg, err := events.Event{ID: uuid.NewString(), Time: time.Now(), Run: &publicpb.RunEvent{ConnectorId: connector, Type: "teams", Verdict: "superseded"}}.Message()
+		require.NoError(t, err)
+		_, err = s.js.PublishMsg(t.Context(), msg)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		tells(4) // the stream may not be open yet
+		return !strings.Contains(s.text("main"), "Team notes")
+	}, time.Minute, 100*time.Millisecond)
 	s.nothingWrong()
 }

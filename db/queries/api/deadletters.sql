@@ -12,3 +12,10 @@ SELECT t.at::timestamptz AS at FROM api.replay_letter(@letter::bigint, @subject:
 
 -- name: NoteDrop :exec
 SELECT api.drop_letter(@letter::bigint, @subject::text, @connector_id::integer, @source_ids::text[]);
+
+-- name: ReplayLetters :one
+-- Of up to 1,000 letters of one connector. No row where there is no such connector.
+SELECT t.at::timestamptz AS at FROM api.replay_letters(@letters::bigint[], @subjects::text[], @source_ids::text[], @connector_id::integer) t(at) WHERE t.at IS NOT NULL;
+
+-- name: NoteDrops :exec
+SELECT api.drop_letters(@letters::bigint[], @subjects::text[], @source_ids::text[], @connector_id::integer);

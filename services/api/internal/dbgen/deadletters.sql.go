@@ -87,6 +87,27 @@ func (q *Queries) NoteDrop(ctx context.Context, arg NoteDropParams) error {
 	return err
 }
 
+const noteDrops = `-- name: NoteDrops :exec
+SELECT api.drop_letters($1::bigint[], $2::text[], $3::text[], $4::integer)
+`
+
+type NoteDropsParams struct {
+	Letters     []int64
+	Subjects    []string
+	SourceIds   []string
+	ConnectorID int32
+}
+
+func (q *Queries) NoteDrops(ctx context.Context, arg NoteDropsParams) error {
+	_, err := q.db.Exec(ctx, noteDrops,
+		arg.Letters,
+		arg.Subjects,
+		arg.SourceIds,
+		arg.ConnectorID,
+	)
+	return err
+}
+
 const replayLetter = `-- name: ReplayLetter :one
 SELECT t.at::timestamptz AS at FROM api.replay_letter($1::bigint, $2::text, $3::integer, $4::text[]) t(at) WHERE t.at IS NOT NULL
 `
@@ -105,6 +126,30 @@ func (q *Queries) ReplayLetter(ctx context.Context, arg ReplayLetterParams) (tim
 		arg.Subject,
 		arg.ConnectorID,
 		arg.SourceIds,
+	)
+	var at time.Time
+	err := row.Scan(&at)
+	return at, err
+}
+
+const replayLetters = `-- name: ReplayLetters :one
+SELECT t.at::timestamptz AS at FROM api.replay_letters($1::bigint[], $2::text[], $3::text[], $4::integer) t(at) WHERE t.at IS NOT NULL
+`
+
+type ReplayLettersParams struct {
+	Letters     []int64
+	Subjects    []string
+	SourceIds   []string
+	ConnectorID int32
+}
+
+// Of up to 1,000 letters of one connector. No row where there is no such connector.
+func (q *Queries) ReplayLetters(ctx context.Context, arg ReplayLettersParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, replayLetters,
+		arg.Letters,
+		arg.Subjects,
+		arg.SourceIds,
+		arg.ConnectorID,
 	)
 	var at time.Time
 	err := row.Scan(&at)

@@ -61,15 +61,15 @@ func (w Who) letterRights() letterRights {
 type lettersView struct {
 	common
 	letterRights
-	Letters              []letter
-	Subject, ConnectorID string
-	Filtered             bool
-	Next, First, Back    string
+	Letters                      []letter
+	Subject, ConnectorID, Reason string
+	Filtered                     bool
+	Next, First, Back            string
 }
 
 // letters are what services gave up on, in the order in which they did.
 func (p *pages) letters(q *request) error {
-	asked := q.listed("subject", "connector_id")
+	asked := q.listed("subject", "connector_id", "reason")
 	var found struct {
 		Letters []letter `json:"dead_letters"`
 		Next    *string  `json:"next_page_token"`
@@ -78,8 +78,8 @@ func (p *pages) letters(q *request) error {
 		return err
 	}
 	view := lettersView{common: q.common("Dead letters", "problems"), letterRights: q.who.letterRights(), Letters: found.Letters, Subject: asked.Get("subject"),
-		ConnectorID: asked.Get("connector_id"), Back: q.with("", "")}
-	view.Filtered = view.Subject != "" || view.ConnectorID != ""
+		ConnectorID: asked.Get("connector_id"), Reason: asked.Get("reason"), Back: q.with("", "")}
+	view.Filtered = view.Subject != "" || view.ConnectorID != "" || view.Reason != ""
 	view.Next, view.First = q.around(asked, found.Next)
 	if err := q.complete(view.Letters); err != nil {
 		return err

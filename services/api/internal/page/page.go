@@ -75,6 +75,8 @@ type Operation struct {
 	Query         url.Values
 	Body          any
 	IfMatch, Note string
+	// IfNoneMatch is *: only where there is none of the name.
+	IfNoneMatch string
 	// Key is of a change that is done once, however often its form is sent.
 	Key string
 	// Form is a body that is passed on as it comes, in place of Body, of FormType.
@@ -140,6 +142,10 @@ func New(service Service) http.Handler {
 		"GET /problems":                   p.problems,
 		"POST /locks/release":             p.release,
 		"GET /deadletters":                p.letters,
+		"GET /deadletters/reasons":        p.reasons,
+		"POST /deadletters/replay":        p.replayReason,
+		"POST /deadletters/drop":          p.dropReason,
+		"GET /system":                     p.system,
 		"GET /deadletters/{seq}":          p.letter,
 		"POST /deadletters/{seq}/replay":  p.replay,
 		"POST /deadletters/{seq}/drop":    p.drop,
@@ -151,6 +157,17 @@ func New(service Service) http.Handler {
 		"POST /limits/keys":               p.putKeyLimit,
 		"POST /limits/keys/delete":        p.deleteKeyLimit,
 		"GET /audit":                      p.audit,
+		"GET /calendars":                  p.calendars,
+		"POST /calendars":                 p.addCalendar,
+		"GET /calendars/{name}":           p.calendar,
+		"POST /calendars/{name}/{action}": p.changeCalendar,
+		"GET /blackouts":                  p.blackouts,
+		"POST /blackouts":                 p.addBlackout,
+		"GET /blackouts/{name}":           p.blackout,
+		"POST /blackouts/{name}":          p.changeBlackout,
+		"POST /blackouts/{name}/delete":   p.deleteBlackout,
+		"GET /conditions":                 p.conditions,
+		"GET /conditions/{name}":          p.condition,
 		"/":                               func(*request) error { return problem.NotFound("page") },
 	} {
 		mux.HandleFunc(pattern, p.forWhom(handle))

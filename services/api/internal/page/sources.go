@@ -296,6 +296,7 @@ var said = map[string]string{
 	"added": "The source is added.", "stop": "The operation was cancelled. What it has done stays done.",
 	"upload": "The files were uploaded. A sync was asked for.", "delete": "The file was deleted. A sync was asked for.",
 	"limit": "The limit was written.", "unlimit": "The limit was deleted.",
+	"calendar": "The calendar was written.", "uncalendar": "The calendar was deleted.", "blackout": "The window was written.", "unblackout": "The window was deleted.",
 }
 
 // act does something to a source, and shows the page again that it was asked on.

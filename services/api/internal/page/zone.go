@@ -67,6 +67,12 @@ func (q *request) home() string {
 	switch parts := strings.Split(strings.Trim(q.URL.EscapedPath(), "/"), "/"); {
 	case parts[0] == "tokens":
 		return "/administration"
+	case parts[0] == "deadletters" && len(parts) == 2:
+		return "/deadletters/reasons"
+	case (parts[0] == "calendars" || parts[0] == "blackouts") && len(parts) > 1 && parts[len(parts)-1] != "delete":
+		return "/" + parts[0] + "/" + parts[1]
+	case parts[0] == "calendars", parts[0] == "blackouts":
+		return "/" + parts[0]
 	case parts[0] == "locks":
 		return "/problems"
 	case parts[0] == "runs", parts[0] == "operations":

@@ -25,8 +25,15 @@ async function renew() {
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
   if (!fresh) return;
   const focused = live.contains(document.activeElement) ? leadsTo(document.activeElement) : null;
+  const others = fresh.dataset.live !== live.dataset.live;
+  live.dataset.live = fresh.dataset.live;
   live.replaceChildren(...fresh.childNodes);
   if (focused) [...live.querySelectorAll("a, button")].find((e) => leadsTo(e) === focused)?.focus();
+  if (others) {
+    told?.close();
+    told = undefined;
+    watch();
+  }
   follow();
 }
 
@@ -53,7 +60,7 @@ function watch() {
     stale = true;
     return;
   }
-  if (told) return;
+  if (told || !live.dataset.live) return;
   told = new EventSource("/events?connectors=" + live.dataset.live);
   for (const kind of ["connector", "run", "reset"]) told.addEventListener(kind, happened);
   told.onerror = () => {

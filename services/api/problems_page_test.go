@@ -1,0 +1,129 @@
+//go:build !race
+
+package api_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/identity"
+)
+
+func TestDeadLettersAreReplayedAndRemovedByReasonOnThePage(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	id := b.connector(7, "user")
+	b.exec(`UPDATE connectors SET name = $1 WHERE id = $2`, hostile, id)
+	for n := range 2 {
+		b.letter(topology.DocumentSubject, partOf(id, fmt.Sprint("a", n)), topology.HeaderReason, fmt.Sprintf("https://a.example/%d: %s", n, hostile))
+	}
+	b.letter(topology.DocumentSubject, partOf(4000, "gone"), topology.HeaderReason, "")
+	super := b.as(1, identity.Superadmin).signedIn()
+	require.Contains(t, super.get("/problems").text, `href="/deadletters/reasons"`)
+	page := super.get("/deadletters/reasons")
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	b.harmless(page)
+	require.NotContains(t, page.text, "<img")
+	require.Contains(t, page.text, "no reason was given")
+	require.Contains(t, page.text, "number 4000, deleted")
+	reasons := regexp.MustCompile(`name="reason" value="([^"]*…[^"]*)"`).FindStringSubmatch(page.text)
+	require.Len(t, reasons, 2)
+	reason := html.UnescapeString(reasons[1])
+	list := super.get("/deadletters?reason=" + url.QueryEscape(reason))
+	require.Contains(t, list.text, `"/deadletters/1"`)
+	require.NotContains(t, list.text, `"/deadletters/3"`)
+
+	done := super.do("POST", "/deadletters/replay", url.Values{"reason": {reason}, "back": {"/deadletters/reasons?zone=UTC"}})
+	require.Equal(t, http.StatusOK, done.status, done.text)
+	b.harmless(done)
+	require.Contains(t, done.text, "What 2 letters are about is fetched again")
+	require.Contains(t, done.text, `href="/deadletters/reasons?zone=UTC"`)
+	require.NotZero(t, b.asked(id))
+	done = super.do("POST", "/deadletters/replay", url.Values{"reason": {""}})
+	require.Contains(t, done.text, "was deleted")
+	done = super.do("POST", "/deadletters/drop", url.Values{"reason": {""}})
+	require.Contains(t, done.text, "1 letter is removed")
+	require.Contains(t, super.get("/deadletters/reasons").text, "There is no dead letter")
+	require.Equal(t, int64(2), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.replay'`))
+}
+
+func TestAFormGoesOnWithDeadLettersThatAreMoreThanOneRequestDoes(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	id := b.connector(7, "user")
+	data, err := proto.Marshal(partOf(id, "a"))
+	require.NoError(t, err)
+	for range 2_300 {
+		msg := nats.NewMsg("dlq." + topology.DocumentSubject)
+		msg.Data = data
+		msg.Header.Set(topology.HeaderReason, "x")
+		_, err := b.js.PublishMsgAsync(msg)
+		require.NoError(t, err)
+	}
+	<-b.js.PublishAsyncComplete()
+	super := b.as(1, identity.Superadmin).signedIn()
+	form := url.Values{"reason": {"x"}}
+	for range 100 {
+		page := super.do("POST", "/deadletters/drop", form)
+		require.Equal(t, http.StatusOK, page.status, page.text)
+		if !strings.Contains(page.text, "Go on") {
+			require.Contains(t, page.text, "2300 letters are removed")
+			require.Zero(t, b.deadLetters().CachedInfo().State.Msgs)
+			return
+		}
+		for _, name := range []string{"place", "sofar"} {
+			found := regexp.MustCompile(`name="` + name + `" value="([^"]+)"`).FindStringSubmatch(page.text)
+			require.Len(t, found, 2)
+			form.Set(name, found[1])
+		}
+	}
+	t.Fatal("it never ends")
+}
+
+func TestWhatRunsIsShownToSuperadmins(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	b.connector(7, "user")
+	super := b.as(1, identity.Superadmin).signedIn()
+	require.Contains(t, super.get("/problems").text, `href="/system"`)
+	page := super.get("/system")
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	b.harmless(page)
+	for _, says := range []string{"echomind-api", "No scheduler is connected", topology.SyncStream, topology.DeadLetterStream, `href="/?status=`} {
+		require.Contains(t, page.text, says)
+	}
+	for _, role := range []identity.Role{identity.User, identity.Admin} {
+		me := b.as(7, role).signedIn()
+		problems := me.get("/problems").text
+		require.Contains(t, problems, `href="/?late=true"`)
+		for _, path := range []string{"/system", "/deadletters/reasons"} {
+			require.NotContains(t, problems, path)
+			require.Equal(t, http.StatusForbidden, me.get(path).status)
+		}
+		for _, path := range []string{"/deadletters/replay", "/deadletters/drop"} {
+			require.Equal(t, http.StatusForbidden, me.do("POST", path, url.Values{"reason": {"x"}}).status)
+		}
+	}
+	looks := b.as(1, identity.Superadmin, identity.Read).signedIn()
+	b.letter(topology.DocumentSubject, partOf(1, "a"))
+	require.NotContains(t, looks.get("/deadletters/reasons").text, `method="post" action="/deadletters`)
+}
+
+func TestWithoutNATSTheSystemIsShownWithoutStreams(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	page := w.as(1, identity.Superadmin).signedIn().get("/system")
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	require.Contains(t, page.text, "nats: it does not answer")
+	require.Contains(t, page.text, "NATS was not asked")
+}
