@@ -15,7 +15,7 @@ type Uploads struct {
 	// s3://bucket?region=eu-central-1; &endpoint=https://host:9000&use_path_style=true for a server of your own. If empty, nobody uploads
 	// files. `echomind run` has a folder of its own.
 	URL string `env:"UPLOAD_URL"`
-	// AccessKeyID and SecretAccessKey are the key for s3://. If empty: the key that the machine, or the pod's service account, has with AWS.
+	// AccessKeyID is the id of the key for s3://. If empty: the key that the machine, or the pod's service account, has with AWS.
 	AccessKeyID string `env:"UPLOAD_ACCESS_KEY_ID"`
 	// SecretAccessKey is the secret half of UPLOAD_ACCESS_KEY_ID.
 	SecretAccessKey string `env:"UPLOAD_SECRET_ACCESS_KEY"`
