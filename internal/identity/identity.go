@@ -81,6 +81,8 @@ type Who struct {
 	Groups, Leads []string
 	// SaidGroups and SaidLeads are those of them that an issuer has said; the others are written down.
 	SaidGroups, SaidLeads []string
+	// SaidRole is the role that an issuer has said; nil: none.
+	SaidRole *string
 }
 
 // Has says whether what the request was signed in with may be used for something.

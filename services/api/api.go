@@ -64,6 +64,7 @@ type API struct {
 	streams   *streams
 	feed      *feed
 	watchers  *watchers
+	watched   *watchedRuns
 	searcher  *search.Searcher
 	searches  *share
 	bulk      *bulk
@@ -146,6 +147,7 @@ func New(cfg Config, pool *pgxpool.Pool, process connect.Process) (*API, error) 
 		}
 	}
 	a.feed, a.watchers = newFeed(a.streams), newWatchers(cfg.MaxWatchers, a.metrics.watchers)
+	a.watched = newWatchedRuns(a)
 	ourWords()
 	a.huma = humago.New(a.mux, document())
 	a.huma.UseMiddleware(a.signIn)

@@ -215,7 +215,7 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 	if err != nil {
 		return err
 	}
-	of := identity.Ownership{UserID: ownerOf(p.UserID), Scope: p.Scope, System: t.Kind == "job"}
+	of := identity.Ownership{UserID: ownerOf(p.UserID), Scope: p.Scope, System: t.ConnectorType.Kind == "job"}
 	if p.ScopeID != nil {
 		of.GroupID = *p.ScopeID
 	}

@@ -84,6 +84,27 @@ func TestTypesAreListedWithKeysAndProviderAndWrittenBySuperadmins(t *testing.T) 
 	require.Equal(t, "types.create,types.create", one[string](w, `SELECT string_agg(action, ',' ORDER BY id) FROM audit WHERE action LIKE 'types.%' AND user_id = 1`))
 }
 
+func TestATypeHasAnotherVersionAfterEachChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(1, identity.Superadmin)
+	put := func(most int, headers ...string) reply {
+		return me.do("PUT", "/types/wiki", map[string]any{"kind": "source", "max_concurrent_syncs": most}, headers...)
+	}
+	seen := []string{put(5).header.Get("ETag")}
+	for _, most := range []int{9, 5} { // two changes by somebody else
+		changed := put(most, "If-Match", "*")
+		require.Equal(t, http.StatusOK, changed.status, changed.text)
+		require.NotContains(t, seen, changed.header.Get("ETag"))
+		seen = append(seen, changed.header.Get("ETag"))
+	}
+	me.refused(412, "precondition-failed", put(7, "If-Match", seen[0]))
+	w.exec(`UPDATE connector_types SET default_refresh_minutes = 60 WHERE name = 'wiki'`) // as the console does
+	me.refused(412, "precondition-failed", put(7, "If-Match", seen[2]))
+	types := me.get("/types")["types"].([]any)
+	require.Equal(t, http.StatusOK, put(7, "If-Match", `"`+types[len(types)-1].(map[string]any)["version"].(string)+`"`).status)
+}
+
 func TestRunsAreListedOfAnOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

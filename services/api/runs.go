@@ -318,7 +318,10 @@ type OneRun struct {
 }
 
 func runOf(ctx context.Context, q *dbgen.Queries, id uuid.UUID) (dbgen.ApiRun, error) {
-	found, err := q.GetRun(ctx, id)
+	found, err := q.GetOpenRun(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		found, err = q.GetRun(ctx, id)
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return found, problem.NotFound("run " + id.String())
 	}

@@ -95,7 +95,7 @@ func (a *API) calledSo(ctx context.Context, said signin.Said, requestID string) 
 	return identity.Who{
 		UserID: found.UserID, Issuer: said.Issuer, Subject: said.Subject, Role: identity.Role(found.Role), Scopes: said.Scopes,
 		Groups: merged(found.Groups, said.Groups), Leads: merged(found.Leads, said.Leads),
-		SaidGroups: said.Groups, SaidLeads: said.Leads,
+		SaidGroups: said.Groups, SaidLeads: said.Leads, SaidRole: said.Role,
 	}, nil
 }
 

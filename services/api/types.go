@@ -2,9 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"net/http"
 
 	"github.com/echomind/sync/internal/identity"
@@ -40,15 +37,8 @@ type Type struct {
 	Provider              *string  `json:"provider" doc:"Whose service its connectors ask, which blackout windows name; null = nobody has said."`
 }
 
-func viewType(t dbgen.ConnectorType) Type {
-	v := Type{t.Name, "", t.Kind, t.System, t.DefaultRefreshMinutes, t.MaxConcurrentSyncs, t.ConcurrencyKeys, t.Provider}
-	text, err := json.Marshal(v) // nothing else is written of it
-	if err != nil {
-		panic(err) // plain values
-	}
-	sum := sha256.Sum256(text)
-	v.Version = base64.RawURLEncoding.EncodeToString(sum[:12])
-	return v
+func viewType(t dbgen.ConnectorType, version string) Type {
+	return Type{t.Name, version, t.Kind, t.System, t.DefaultRefreshMinutes, t.MaxConcurrentSyncs, t.ConcurrencyKeys, t.Provider}
 }
 
 func (t Type) etag() string { return `"` + t.Version + `"` }
@@ -59,7 +49,7 @@ func (a *API) listTypes(ctx context.Context, _ *Nothing) (*TypeList, error) {
 		found, err := q.ListTypes(ctx, maxTypes)
 		out.Body.Types = make([]Type, len(found))
 		for i, t := range found {
-			out.Body.Types[i] = viewType(t)
+			out.Body.Types[i] = viewType(t.ConnectorType, t.Version)
 		}
 		return err
 	})
@@ -110,7 +100,11 @@ func (a *API) putType(ctx context.Context, in *PutType) (*OneType, error) {
 				return err
 			}
 		} else {
-			if err := in.puts(new(viewType(dbgen.ConnectorType(*stands)).etag())); err != nil {
+			seen, err := q.TypeOf(ctx, in.Name)
+			if err != nil {
+				return err
+			}
+			if err := in.puts(new(viewType(seen.ConnectorType, seen.Version).etag())); err != nil {
 				return err
 			}
 			switch {
@@ -119,14 +113,14 @@ func (a *API) putType(ctx context.Context, in *PutType) (*OneType, error) {
 			case stands.System != b.System:
 				return problem.Invalid("body.system", "must stay as it is; add a type of another name")
 			}
-			_, err := q.ChangeType(ctx, dbgen.ChangeTypeParams{Name: in.Name, DefaultRefreshMinutes: b.DefaultRefreshMinutes, MaxConcurrentSyncs: b.MaxConcurrentSyncs,
+			_, err = q.ChangeType(ctx, dbgen.ChangeTypeParams{Name: in.Name, DefaultRefreshMinutes: b.DefaultRefreshMinutes, MaxConcurrentSyncs: b.MaxConcurrentSyncs,
 				ConcurrencyKeys: b.ConcurrencyKeys, Provider: b.Provider})
 			if err != nil {
 				return err
 			}
 		}
 		written, err := q.TypeOf(ctx, in.Name)
-		out.Body = viewType(written)
+		out.Body = viewType(written.ConnectorType, written.Version)
 		out.Status, out.ETag = putStatus(stands == nil), out.Body.etag()
 		return err
 	})

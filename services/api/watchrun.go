@@ -3,19 +3,14 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/echomind/sync/services/api/internal/problem"
+	"github.com/google/uuid"
 )
-
-// lookAtRunEvery is how often a run is asked for that somebody watches: workers report how far they have come more seldom.
-const lookAtRunEvery = 2 * time.Second
 
 // RunWatch is which run to watch, and what of it was seen.
 type RunWatch struct {
@@ -26,9 +21,13 @@ type RunWatch struct {
 // runWatcher is one stream of a run.
 type runWatcher struct {
 	*serverSent
-	api *API
-	run ByRun
-	at  string // the id of what was told last
+	api    *API
+	run    uuid.UUID
+	began  time.Time // when the run began
+	viewer string    // whom the stream is for, as viewerOf says it
+	at     string    // the id of what was told last
+	// news is what the last look has found, until the watcher takes it; nil: the watcher does not see the run any more.
+	news chan *watchedRun
 }
 
 // watchRun begins a stream. Each event is told to whom sees the run at that moment.
@@ -41,11 +40,15 @@ func (a *API) watchRun(ctx context.Context, in *RunWatch) (*huma.StreamResponse,
 	if now.Body.CompletedAt != nil && stateOf(now.Body) == in.LastEventID {
 		return &huma.StreamResponse{Body: func(to huma.Context) { to.SetStatus(http.StatusNoContent) }}, nil
 	}
-	if err := a.watchers.enter(lasting, requestOf(ctx).UserID); err != nil {
+	who := requestOf(ctx).Who
+	if err := a.watchers.enter(lasting, who.UserID); err != nil {
 		return nil, err
 	}
-	w := &runWatcher{api: a, run: in.ByRun, at: in.LastEventID}
-	return serveEvents(context.WithValue(lasting, requestKey, requestOf(ctx)), w.tell), nil
+	w := &runWatcher{api: a, run: in.Run, began: now.Body.StartedAt, viewer: viewerOf(who), at: in.LastEventID, news: make(chan *watchedRun, 1)}
+	return serveEvents(lasting, func(ctx context.Context, to *serverSent) {
+		w.serverSent = to
+		w.tell(ctx, now.Body)
+	}), nil
 }
 
 // stateOf is the id of how far a run has come.
@@ -60,19 +63,23 @@ func stateOf(r SyncRun) string {
 }
 
 // tell goes on until the run is over or may not be seen any more, or the watcher goes or does not read.
-func (w *runWatcher) tell(ctx context.Context, to *serverSent) {
-	w.serverSent = to
-	ticks := time.NewTicker(lookAtRunEvery)
+func (w *runWatcher) tell(ctx context.Context, first SyncRun) {
+	defer w.api.watched.enter(w)()
+	ticks := time.NewTicker(lookAtRunsEvery)
 	defer ticks.Stop()
 	if w.send(fmt.Sprintf("retry: %d\n\n", retryAfter)) != nil {
 		return
 	}
-	for {
-		if isOver, err := w.look(ctx); isOver || err != nil {
-			return
-		}
+	isOver, err := w.show(first)
+	for !isOver && err == nil {
 		select {
-		case <-ticks.C:
+		case found := <-w.news:
+			if found == nil {
+				return
+			}
+			isOver, err = w.show(found.view())
+		case <-ticks.C: // also while Postgres is away
+			err = w.alive(w.at)
 		case <-ctx.Done():
 			return
 		case <-w.api.watchers.ended:
@@ -81,23 +88,27 @@ func (w *runWatcher) tell(ctx context.Context, to *serverSent) {
 	}
 }
 
-// look tells how far the run has come, if that is further than what was told. While Postgres is away nothing is told.
-func (w *runWatcher) look(ctx context.Context) (isOver bool, err error) {
-	now, err := w.api.getRun(ctx, &w.run)
-	var refused *problem.Problem
-	switch {
-	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError:
-		return true, nil
-	case err != nil:
-		return false, w.alive(w.at)
+// tells replaces what the watcher has not taken yet: one who is slow holds nobody, and is told the newest alone.
+func (w *runWatcher) tells(found *watchedRun) {
+	select {
+	case <-w.news:
+	default:
 	}
-	isOver = now.Body.CompletedAt != nil
-	at := stateOf(now.Body)
+	select {
+	case w.news <- found:
+	default: // another look was faster
+	}
+}
+
+// show tells how far the run has come, if that is further than what was told.
+func (w *runWatcher) show(run SyncRun) (isOver bool, err error) {
+	isOver = run.CompletedAt != nil
+	at := stateOf(run)
 	if at == w.at {
 		return isOver, w.alive(w.at)
 	}
 	w.at = at
-	text, err := json.Marshal(now.Body)
+	text, err := json.Marshal(run)
 	if err != nil {
 		return true, err
 	}

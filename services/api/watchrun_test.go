@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
@@ -65,6 +66,66 @@ func TestAWatchedRunIsToldToNobodyWhoSeesItNoMore(t *testing.T) {
 	w.exec(`UPDATE connectors SET user_id = 8 WHERE id = $1`, of.id)
 	require.Equal(t, heard{}, s.read(), "it has ended")
 	me.refused(404, "not-found", me.do("GET", "/runs/"+of.run.String()+"/events", nil))
+}
+
+// Postgres answers nothing about runs here. Each look that waits is one transaction, of however many streams.
+func TestAllWhoWatchRunsWaitOnOneConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t) // its pool has 4
+	for user := range int32(8) {
+		of := w.something(identity.Ownership{UserID: 7 + user, Scope: "user"})
+		w.as(7+user, identity.User).watchRun(of).progress()
+	}
+	tx, err := w.conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `LOCK TABLE open_runs IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	other, err := pgx.Connect(t.Context(), w.url) // a transaction sees who waits as it was when it first asked
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close(t.Context()) })
+	looks := map[time.Time]bool{}
+	testkit.Eventually(t, time.Minute, func() error {
+		rows, err := other.Query(t.Context(), `SELECT xact_start FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-api' AND wait_event_type = 'Lock'`)
+		require.NoError(t, err)
+		began, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(began), 1, "several connections wait for what is watched")
+		for _, at := range began {
+			looks[at] = true
+		}
+		if len(looks) < 3 {
+			return fmt.Errorf("%d looks have waited", len(looks))
+		}
+		return nil
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+func TestAsManyAsWatchRunsAreToldWhatEachOfThemSees(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	open := w.something(identity.Ownership{UserID: 8, Scope: "org"})
+	w.exec(`UPDATE open_runs SET warnings = '{"left out"}' WHERE id = $1`, open.run)
+	var all []*stream
+	for user := range int32(7) { // more than one statement asks for
+		me, mine := w.as(7+user, identity.User), w.something(identity.Ownership{UserID: 7 + user, Scope: "user"})
+		for range 4 {
+			all = append(all, me.watchRun(open), me.watchRun(mine))
+		}
+	}
+	for _, s := range all {
+		s.progress()
+	}
+	w.exec(`UPDATE open_runs SET progress_text = 'page of ' || id`)
+	for i, s := range all {
+		told := s.progress()
+		require.Equal(t, "page of "+told.ID, told.ProgressText, i)
+	}
+	w.exec(`SELECT moves.cancel(id) FROM open_runs`)
+	for i, s := range all {
+		require.Equal(t, "superseded", s.progress().Status, i)
+		require.Equal(t, heard{}, s.read(), i)
+	}
 }
 
 func TestAWatchedRunTakesOneOfTheStreamsThatAUserMayHave(t *testing.T) {

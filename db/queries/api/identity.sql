@@ -48,10 +48,11 @@ ORDER BY id DESC LIMIT @page::integer;
 SELECT b.id::bigint AS id FROM (SELECT api.audit_back(@connector_id::integer, @before::bigint, @back::integer) AS id) b WHERE b.id IS NOT NULL;
 
 -- name: ListTypes :many
-SELECT * FROM connector_types ORDER BY name LIMIT @page::integer;
+-- Its version is the transaction that wrote it last.
+SELECT sqlc.embed(t), t.xmin::text AS version FROM connector_types t ORDER BY t.name LIMIT @page::integer;
 
 -- name: TypeOf :one
-SELECT * FROM connector_types WHERE name = @name;
+SELECT sqlc.embed(t), t.xmin::text AS version FROM connector_types t WHERE t.name = @name;
 
 -- name: BeginRequest :one
 SELECT b.again::boolean AS again, coalesce(b.done, '')::text AS done FROM api.begin_request(@key::text, @asked::bytea) b;

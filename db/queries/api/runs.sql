@@ -50,7 +50,12 @@ SELECT b.ended_at::timestamptz AS ended_at FROM (SELECT api.runs_back(@before::t
 SELECT b.started_at::timestamptz AS started_at
 FROM (SELECT api.runs_back_of(@connector_id::integer, @before::timestamptz, @back::integer) AS started_at) b WHERE b.started_at IS NOT NULL;
 
+-- name: GetOpenRun :one
+-- Of the ledger it reads nothing.
+SELECT * FROM api.runs WHERE id = @id AND status = 'running';
+
 -- name: GetRun :one
+-- One that has ended is looked for in each week of the ledger.
 SELECT * FROM api.runs WHERE id = @id;
 
 -- name: Cancel :one

@@ -36,6 +36,11 @@ func TestTypesAreListedAndWrittenTheSameThroughAServer(t *testing.T) {
 	}
 	u.same("types", "add", "Wiki")
 	u.same("types", "add", "ledger_retention")
+	u.exec(`INSERT INTO connector_types (name, kind, system, max_concurrent_syncs) VALUES ('ledger_retention', 'job', true, 0)`)
+	for _, flags := range [][]string{{"--max-concurrent", "5"}, {"--max-concurrent", "-1"}, {"--max-concurrent", "0"}, {"--key", "a"}, {"--key", "none"}, {"--kind", "source"}, {"--default-refresh", "1h"}, {}} {
+		u.same(slices.Concat([]string{"types", "add", "ledger_retention"}, flags)...)
+	}
+	require.Equal(t, "60 0", u.row(`SELECT concat_ws(' ', default_refresh_minutes, max_concurrent_syncs, concurrency_keys) FROM connector_types WHERE name = 'ledger_retention'`))
 	u.same("types", "list")
 	t.Setenv("ECHOMIND_TOKEN", u.token(7, identity.User))
 	u.same("types", "list")

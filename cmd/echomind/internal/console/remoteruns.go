@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -130,6 +131,9 @@ func (r *remote) runsOfAll(ctx context.Context, chosen *runFilter, cursor string
 	for range pagesLooked {
 		p.PageSize = new(int32(min(limit-len(found.runs), pageSize)))
 		answer, err := patiently(ctx, func() (*client.RunsListResponse, error) { return r.api.RunsListWithResponse(ctx, &p) })
+		if p.PageToken == &cursor && slices.ContainsFunc(wrongFields(err), func(f client.Field) bool { return f.Field == "query.page_token" }) {
+			return found, wrongCursor(cursor)
+		}
 		if err != nil {
 			return found, fmt.Errorf("read the ledger: %w", err)
 		}

@@ -59,7 +59,11 @@ func parsePlace(text string) (place, error) {
 			return place{ended: parts[0] == placeEnded, at: at, id: id}, nil
 		}
 	}
-	return place{}, usagef("--cursor %q: must be the `next` of an earlier answer", clip(text, 80))
+	return place{}, wrongCursor(text)
+}
+
+func wrongCursor(text string) error {
+	return usagef("--cursor %q: must be the `next` of an earlier answer", clip(text, 80))
 }
 
 // runsPage is what programs are shown of the runs of all connectors.

@@ -179,17 +179,23 @@ type typeGiven struct {
 
 func setType(ctx context.Context, pool *pgxpool.Pool, given typeGiven) (v typeView, _ error) {
 	p := given.SetConnectorTypeParams
-	if given.setsKind {
-		if err := kindStays(ctx, pool, p); err != nil {
-			return v, err
-		}
+	isSystems, err := stays(ctx, pool, given)
+	if err != nil {
+		return v, err
 	}
-	set, err := ask(ctx, pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
-		if given.system {
-			return q.AddSystemType(ctx, dbgen.AddSystemTypeParams{Name: p.Name, DefaultRefreshMinutes: p.DefaultRefreshMinutes})
-		}
-		return q.SetConnectorType(ctx, p)
-	})
+	write := func() (dbgen.ConnectorType, error) {
+		return ask(ctx, pool, "add_type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
+			if given.system {
+				return q.AddSystemType(ctx, dbgen.AddSystemTypeParams{Name: p.Name, DefaultRefreshMinutes: p.DefaultRefreshMinutes})
+			}
+			return q.SetConnectorType(ctx, p)
+		})
+	}
+	set, err := write()
+	if isSystems && postgres.Constraint(err) == "connector_types_name_is_the_systems" { // it would add a type of that name first
+		given.system = true
+		set, err = write()
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, staysNoSystemType(p.Name)
 	}
@@ -214,20 +220,25 @@ func staysNoSystemType(name string) error {
 
 const kindSource, kindJob = "source", "job"
 
-// kindStays refuses another kind for a type that is there.
-func kindStays(ctx context.Context, pool *pgxpool.Pool, p dbgen.SetConnectorTypeParams) error {
+// stays refuses what a type that is there does not become. isSystems: it is one of the system's.
+func stays(ctx context.Context, pool *pgxpool.Pool, given typeGiven) (isSystems bool, _ error) {
+	p := given.SetConnectorTypeParams
 	standing, err := ask(ctx, pool, "type", func(ctx context.Context, q *dbgen.Queries) (dbgen.ConnectorType, error) {
 		return q.ConnectorType(ctx, p.Name)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("read the connector type: %w", err)
-	case standing.Kind != p.Kind:
-		return staysOfKind(p.Name, standing.Kind)
+		return false, fmt.Errorf("read the connector type: %w", err)
+	case given.setsKind && standing.Kind != p.Kind:
+		return false, staysOfKind(p.Name, standing.Kind)
+	case standing.System && p.MaxConcurrentSyncs != nil && *p.MaxConcurrentSyncs > 0:
+		return true, wrongOfType("connector_types_system_has_no_cap", p)
+	case standing.System && p.ConcurrencyKeys != nil:
+		return true, wrongOfType("connector_types_system_has_no_keys", p)
 	}
-	return nil
+	return standing.System, nil
 }
 
 func staysOfKind(name, kind string) error {

@@ -309,26 +309,33 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ApiTo
 }
 
 const listTypes = `-- name: ListTypes :many
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types ORDER BY name LIMIT $1::integer
+SELECT t.name, t.kind, t.system, t.default_refresh_minutes, t.max_concurrent_syncs, t.concurrency_keys, t.provider, t.xmin::text AS version FROM connector_types t ORDER BY t.name LIMIT $1::integer
 `
 
-func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ConnectorType, error) {
+type ListTypesRow struct {
+	ConnectorType ConnectorType
+	Version       string
+}
+
+// Its version is the transaction that wrote it last.
+func (q *Queries) ListTypes(ctx context.Context, page int32) ([]ListTypesRow, error) {
 	rows, err := q.db.Query(ctx, listTypes, page)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ConnectorType{}
+	items := []ListTypesRow{}
 	for rows.Next() {
-		var i ConnectorType
+		var i ListTypesRow
 		if err := rows.Scan(
-			&i.Name,
-			&i.Kind,
-			&i.System,
-			&i.DefaultRefreshMinutes,
-			&i.MaxConcurrentSyncs,
-			&i.ConcurrencyKeys,
-			&i.Provider,
+			&i.ConnectorType.Name,
+			&i.ConnectorType.Kind,
+			&i.ConnectorType.System,
+			&i.ConnectorType.DefaultRefreshMinutes,
+			&i.ConnectorType.MaxConcurrentSyncs,
+			&i.ConnectorType.ConcurrencyKeys,
+			&i.ConnectorType.Provider,
+			&i.Version,
 		); err != nil {
 			return nil, err
 		}
@@ -490,20 +497,26 @@ func (q *Queries) SignIn(ctx context.Context, arg SignInParams) (SignInRow, erro
 }
 
 const typeOf = `-- name: TypeOf :one
-SELECT name, kind, system, default_refresh_minutes, max_concurrent_syncs, concurrency_keys, provider FROM connector_types WHERE name = $1
+SELECT t.name, t.kind, t.system, t.default_refresh_minutes, t.max_concurrent_syncs, t.concurrency_keys, t.provider, t.xmin::text AS version FROM connector_types t WHERE t.name = $1
 `
 
-func (q *Queries) TypeOf(ctx context.Context, name string) (ConnectorType, error) {
+type TypeOfRow struct {
+	ConnectorType ConnectorType
+	Version       string
+}
+
+func (q *Queries) TypeOf(ctx context.Context, name string) (TypeOfRow, error) {
 	row := q.db.QueryRow(ctx, typeOf, name)
-	var i ConnectorType
+	var i TypeOfRow
 	err := row.Scan(
-		&i.Name,
-		&i.Kind,
-		&i.System,
-		&i.DefaultRefreshMinutes,
-		&i.MaxConcurrentSyncs,
-		&i.ConcurrencyKeys,
-		&i.Provider,
+		&i.ConnectorType.Name,
+		&i.ConnectorType.Kind,
+		&i.ConnectorType.System,
+		&i.ConnectorType.DefaultRefreshMinutes,
+		&i.ConnectorType.MaxConcurrentSyncs,
+		&i.ConnectorType.ConcurrencyKeys,
+		&i.ConnectorType.Provider,
+		&i.Version,
 	)
 	return i, err
 }

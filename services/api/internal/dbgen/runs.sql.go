@@ -120,10 +120,62 @@ func (q *Queries) EndedRuns(ctx context.Context, arg EndedRunsParams) ([]ApiRun,
 	return items, nil
 }
 
+const getOpenRun = `-- name: GetOpenRun :one
+SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1 AND status = 'running'
+`
+
+// Of the ledger it reads nothing.
+func (q *Queries) GetOpenRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
+	row := q.db.QueryRow(ctx, getOpenRun, id)
+	var i ApiRun
+	err := row.Scan(
+		&i.ID,
+		&i.ConnectorID,
+		&i.Type,
+		&i.Trigger,
+		&i.Slot,
+		&i.SlotLast,
+		&i.MissedCount,
+		&i.DueAt,
+		&i.StartedAt,
+		&i.DispatchedAt,
+		&i.Dispatches,
+		&i.TriggerRequestedAt,
+		&i.DeletionsAllowedAt,
+		&i.Parameters,
+		&i.PickedUpAt,
+		&i.FetchedAt,
+		&i.CompletedAt,
+		&i.Status,
+		&i.Reason,
+		&i.ErrorMessage,
+		&i.Total,
+		&i.Stored,
+		&i.CheckpointNo,
+		&i.DocumentsProcessed,
+		&i.DocumentsFailed,
+		&i.DocumentsDeleted,
+		&i.DocumentsUnchanged,
+		&i.ChunksStored,
+		&i.ListingWhole,
+		&i.ConfigVersion,
+		&i.WaitsUntil,
+		&i.WaitMessage,
+		&i.Resources,
+		&i.ProgressDone,
+		&i.ProgressTotal,
+		&i.ProgressText,
+		&i.Warnings,
+		&i.Result,
+	)
+	return i, err
+}
+
 const getRun = `-- name: GetRun :one
 SELECT id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, dispatched_at, dispatches, trigger_requested_at, deletions_allowed_at, parameters, picked_up_at, fetched_at, completed_at, status, reason, error_message, total, stored, checkpoint_no, documents_processed, documents_failed, documents_deleted, documents_unchanged, chunks_stored, listing_whole, config_version, waits_until, wait_message, resources, progress_done, progress_total, progress_text, warnings, result FROM api.runs WHERE id = $1
 `
 
+// One that has ended is looked for in each week of the ledger.
 func (q *Queries) GetRun(ctx context.Context, id uuid.UUID) (ApiRun, error) {
 	row := q.db.QueryRow(ctx, getRun, id)
 	var i ApiRun
