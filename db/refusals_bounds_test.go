@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/echomind/sync/testonly/movestest"
@@ -12,31 +13,116 @@ func (b *base) refusingOf(user int, reach string) int32 {
 	return b.refuse(one[int32](b, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('notes', 'file', $1, 60) RETURNING id`, user), reach)
 }
 
-func TestWhatHoldsOneOwnersConnectorsHoldsNobodyElsesRetriesUp(t *testing.T) {
+// tenRetried has ten of the refused connectors of each of ten owners due again: as many as may be.
+func (b *base) tenRetried() {
+	b.Helper()
+	for i := range 110 {
+		b.refusingOf(1+i%10, "aa")
+	}
+	if n := b.retry("bb"); n != 100 {
+		b.Fatalf("%d are tried again at first, want 100", n)
+	}
+}
+
+func TestWhatHoldsSomeOwnersConnectorsHoldsNobodyElsesRetriesUp(t *testing.T) {
 	for name, hold := range map[string]func(*base){
 		"a blackout window": func(b *base) {
 			b.exec(`SELECT moves.hold_blackout((SELECT jsonb_agg(jsonb_build_object('id', id, 'asked', false, 'until', clock_timestamp() + interval '7 days', 'blackout', 'b',
-				'version', 1, 'spread', 600)) FROM connectors WHERE user_id = 1))`)
+				'version', 1, 'spread', 600)) FROM connectors WHERE next_sync_at IS NOT NULL))`)
 		},
 		"a full key": func(b *base) {
-			movestest.Force(b, b.conn, `UPDATE connectors SET waits_for_key = 'nas' WHERE user_id = 1`)
+			movestest.Force(b, b.conn, `UPDATE connectors SET waits_for_key = 'nas' WHERE next_sync_at IS NOT NULL`)
+		},
+		"a quota of places": func(b *base) {
+			b.exec(`UPDATE connector_types SET max_concurrent_syncs = 50 WHERE name = 'file'`)
+			b.exec(`INSERT INTO owner_quotas (user_id, max_concurrent_syncs) SELECT generate_series(1, 10), 1`)
+			for owner := 1; owner <= 10; owner++ { // the one that each may have in flight: it reads for hours
+				movestest.Syncing(b, b.conn, one[int32](b, `SELECT min(id) FROM connectors WHERE user_id = $1`, owner))
+			}
+			if n := one[int](b, `SELECT count(*) FROM moves.lock_due('file', 50, 50)`); n != 0 {
+				b.Fatalf("%d may be claimed, want 0", n)
+			}
+		},
+		"the share of an owner": func(b *base) {
+			b.exec(`UPDATE connector_types SET max_concurrent_syncs = 20 WHERE name = 'file'`)
+			for owner := 1; owner <= 10; owner++ {
+				movestest.Syncing(b, b.conn, one[int32](b, `SELECT min(id) FROM connectors WHERE user_id = $1`, owner))
+			}
+			if n := one[int](b, `SELECT count(*) FROM moves.lock_due('file', 20, 50, share => 5)`); n != 0 {
+				b.Fatalf("%d may be claimed, want 0", n)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBase(t)
-			for range 100 {
-				b.refusingOf(1, "aa")
-			}
-			other := b.refusingOf(2, "aa")
-			if n := b.retry("bb"); n != 100 {
-				t.Fatalf("%d are tried again at first, want 100", n)
-			}
+			b.tenRetried()
 			hold(b)
-			for range 20 {
+			other := b.refusingOf(11, "aa")
+			for range 5 {
 				b.retry("bb")
 			}
 			b.holds(other, isRetried)
 		})
+	}
+}
+
+func TestOfAnOwnerFewAreTriedAgainAtOnceWhoeverElseHasAny(t *testing.T) {
+	b := newBase(t)
+	for range 30 {
+		b.refusingOf(1, "aa")
+	}
+	for range 5 {
+		b.retry("bb")
+	}
+	if n := one[int](b, `SELECT count(*) FROM connectors WHERE next_sync_at IS NOT NULL`); n != 10 {
+		t.Errorf("%d are due and not begun, want a tenth of 100", n)
+	}
+}
+
+// The places of a capped type go from owner to owner, and so do retries.
+func TestInACappedTypeRetriesGoFromOwnerToOwner(t *testing.T) {
+	b := newBase(t)
+	b.exec(`UPDATE connector_types SET max_concurrent_syncs = 2 WHERE name = 'file'`)
+	for range 110 {
+		b.refusingOf(1, "aa")
+	}
+	other := b.refusingOf(2, "aa")
+	for begun := 0; begun <= 10; {
+		b.retry("bb")
+		for _, id := range one[[]int32](b, `SELECT coalesce(array_agg(id), '{}') FROM moves.lock_due('file', 2, 50)`) {
+			if id == other {
+				return
+			}
+			b.complete(id)
+			begun++
+		}
+	}
+	t.Error("owner 2's connector is not claimed, behind more than ten of owner 1")
+}
+
+// Each place that comes free is another owner's, also where only one at a time does.
+func TestWhereFewMayWaitEachOwnerHasATurn(t *testing.T) {
+	b := newBase(t)
+	for i := range 12 {
+		b.refusingOf(1+i/3, "aa")
+	}
+	at := struct {
+		reach     string
+		owner, id int32
+	}{}
+	var owners []int32
+	for range 8 {
+		if err := b.conn.QueryRow(t.Context(), `SELECT next_reach, next_owner, next_id FROM moves.retry_refused('file', 'bb', 200, 1, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&at.reach, &at.owner, &at.id); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range one[[]int32](b, `SELECT coalesce(array_agg(id), '{}') FROM connectors WHERE next_sync_at IS NOT NULL`) {
+			owners = append(owners, one[int32](b, `SELECT user_id FROM connectors WHERE id = $1`, id))
+			b.complete(id)
+			movestest.Force(t, b.conn, `UPDATE connectors SET next_sync_at = NULL, due_reason = NULL, slot_at = NULL WHERE id = $1`, id)
+		}
+	}
+	if want := []int32{1, 2, 3, 4, 1, 2, 3, 4}; !slices.Equal(owners, want) {
+		t.Errorf("the turns were those of %v, want %v", owners, want)
 	}
 }
 
@@ -70,13 +156,13 @@ func TestManyWorkersAtOnceTryNoMoreAgainThanOne(t *testing.T) {
 	b := newBase(t)
 	seed := b.refusing("aa")
 	movestest.Multiply(t, b.conn, 2000)
-	b.exec(`INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by)
-		SELECT c.id, c.type, c.config_version, c.over_at, 'aa', '{aa}' FROM connectors c WHERE c.id <> $1 AND c.over_at IS NOT NULL`, seed)
+	b.exec(`INSERT INTO refused_connectors (connector_id, user_id, type, config_version, over_at, reach, refused_by)
+		SELECT c.id, c.id % 20, c.type, c.config_version, c.over_at, 'aa', '{aa}' FROM connectors c WHERE c.id <> $1 AND c.over_at IS NOT NULL`, seed)
 	var workers []*base
 	for i := range 4 {
 		w := connectTo(t, b.url)
 		w.exec(`BEGIN`)
-		one[int](w, `SELECT retried FROM moves.retry_refused('file', 'bb', 200, 100, 'aa', $1)`, i*200) // each is at its own place
+		one[int](w, `SELECT retried FROM moves.retry_refused('file', 'bb', 200, 100, 'aa', 0, $1)`, i*5) // each is at its own place
 		workers = append(workers, w)
 	}
 	for _, w := range workers {
