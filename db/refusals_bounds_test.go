@@ -13,69 +13,76 @@ func (b *base) refusingOf(user int, reach string) int32 {
 	return b.refuse(one[int32](b, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('notes', 'file', $1, 60) RETURNING id`, user), reach)
 }
 
-// tenRetried has ten of the refused connectors of each of ten owners due again: as many as may be.
-func (b *base) tenRetried() {
+// retryFew is what a service has tried again that has at most ten of the type due and not begun, one of each owner.
+func (b *base) retryFew() int {
 	b.Helper()
-	for i := range 110 {
-		b.refusingOf(1+i%10, "aa")
-	}
-	if n := b.retry("bb"); n != 100 {
-		b.Fatalf("%d are tried again at first, want 100", n)
-	}
+	return one[int](b, `SELECT retried FROM moves.retry_refused('file', 'bb', 200, 10)`)
 }
 
 func TestWhatHoldsSomeOwnersConnectorsHoldsNobodyElsesRetriesUp(t *testing.T) {
-	for name, hold := range map[string]func(*base){
-		"a blackout window": func(b *base) {
-			b.exec(`SELECT moves.hold_blackout((SELECT jsonb_agg(jsonb_build_object('id', id, 'asked', false, 'until', clock_timestamp() + interval '7 days', 'blackout', 'b',
-				'version', 1, 'spread', 600)) FROM connectors WHERE next_sync_at IS NOT NULL))`)
-		},
-		"a full key": func(b *base) {
-			movestest.Force(b, b.conn, `UPDATE connectors SET waits_for_key = 'nas' WHERE next_sync_at IS NOT NULL`)
-		},
-		"a quota of places": func(b *base) {
-			b.exec(`UPDATE connector_types SET max_concurrent_syncs = 50 WHERE name = 'file'`)
+	none := func(*base) {}
+	const isDue = ` FROM connectors WHERE next_sync_at <= clock_timestamp() AND user_id <= 10`
+	beginOne := func(b *base, places int) { // of each owner: it reads for hours
+		b.exec(`UPDATE connector_types SET max_concurrent_syncs = $1 WHERE name = 'file'`, places)
+		for owner := 1; owner <= 10; owner++ {
+			movestest.Syncing(b, b.conn, one[int32](b, `SELECT max(id) FROM connectors WHERE user_id = $1`, owner))
+		}
+	}
+	for name, c := range map[string]struct {
+		hold, look func(*base) // look is what the scheduler does of it each time
+	}{
+		"a blackout window": {none, func(b *base) {
+			b.exec(`SELECT moves.hold_blackout((SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'asked', false, 'until', clock_timestamp() + interval '7 days', 'blackout', 'b',
+				'version', 1, 'spread', 600)), '[]')` + isDue + `))`)
+		}},
+		"a full key": {none, func(b *base) {
+			movestest.Force(b, b.conn, `UPDATE connectors SET waits_for_key = 'nas' WHERE id IN (SELECT id`+isDue+`)`)
+		}},
+		"a quota of places": {func(b *base) {
 			b.exec(`INSERT INTO owner_quotas (user_id, max_concurrent_syncs) SELECT generate_series(1, 10), 1`)
-			for owner := 1; owner <= 10; owner++ { // the one that each may have in flight: it reads for hours
-				movestest.Syncing(b, b.conn, one[int32](b, `SELECT min(id) FROM connectors WHERE user_id = $1`, owner))
-			}
-			if n := one[int](b, `SELECT count(*) FROM moves.lock_due('file', 50, 50)`); n != 0 {
-				b.Fatalf("%d may be claimed, want 0", n)
-			}
-		},
-		"the share of an owner": func(b *base) {
-			b.exec(`UPDATE connector_types SET max_concurrent_syncs = 20 WHERE name = 'file'`)
-			for owner := 1; owner <= 10; owner++ {
-				movestest.Syncing(b, b.conn, one[int32](b, `SELECT min(id) FROM connectors WHERE user_id = $1`, owner))
-			}
-			if n := one[int](b, `SELECT count(*) FROM moves.lock_due('file', 20, 50, share => 5)`); n != 0 {
-				b.Fatalf("%d may be claimed, want 0", n)
-			}
-		},
+			beginOne(b, 50)
+		}, func(b *base) {
+			b.moves("0", `SELECT count(*) FROM moves.lock_due('file', 50, 50) WHERE user_id <= 10`)
+		}},
+		"an owner's share of the places": {func(b *base) { beginOne(b, 20) }, func(b *base) {
+			b.moves("0", `SELECT count(*) FROM moves.lock_due('file', 20, 50, share => 5) WHERE user_id <= 10`)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBase(t)
-			b.tenRetried()
-			hold(b)
+			for i := range 30 {
+				b.refusingOf(1+i%10, "aa")
+			}
+			if n := b.retryFew(); n != 10 {
+				t.Fatalf("%d are tried again at first, want 10", n)
+			}
+			c.hold(b)
 			other := b.refusingOf(11, "aa")
 			for range 5 {
-				b.retry("bb")
+				c.look(b)
+				b.retryFew()
 			}
 			b.holds(other, isRetried)
 		})
 	}
 }
 
-func TestOfAnOwnerFewAreTriedAgainAtOnceWhoeverElseHasAny(t *testing.T) {
+func TestOwnersWhoWaitForPlacesHaveNoMoreAndMoreTriedAgain(t *testing.T) {
 	b := newBase(t)
-	for range 30 {
-		b.refusingOf(1, "aa")
+	b.exec(`UPDATE connector_types SET max_concurrent_syncs = 2 WHERE name = 'file'`)
+	for i := range 15 {
+		b.refusingOf(1+i%3, "aa")
 	}
-	for range 5 {
-		b.retry("bb")
+	b.retryFew()
+	for owner := 1; owner <= 2; owner++ {
+		movestest.Syncing(b, b.conn, one[int32](b, `SELECT max(id) FROM connectors WHERE user_id = $1`, owner))
 	}
-	if n := one[int](b, `SELECT count(*) FROM connectors WHERE next_sync_at IS NOT NULL`); n != 10 {
-		t.Errorf("%d are due and not begun, want a tenth of 100", n)
+	for range 10 {
+		b.moves("0", `SELECT count(*) FROM moves.lock_due('file', 2, 50)`)
+		b.retryFew()
+	}
+	if n := one[int](b, `SELECT max(n) FROM (SELECT count(*) AS n FROM connectors WHERE next_sync_at IS NOT NULL GROUP BY user_id) o`); n != 1 {
+		t.Errorf("%d of an owner are due and not begun, want a tenth of ten", n)
 	}
 }
 
@@ -83,12 +90,12 @@ func TestOfAnOwnerFewAreTriedAgainAtOnceWhoeverElseHasAny(t *testing.T) {
 func TestInACappedTypeRetriesGoFromOwnerToOwner(t *testing.T) {
 	b := newBase(t)
 	b.exec(`UPDATE connector_types SET max_concurrent_syncs = 2 WHERE name = 'file'`)
-	for range 110 {
+	for range 15 {
 		b.refusingOf(1, "aa")
 	}
 	other := b.refusingOf(2, "aa")
-	for begun := 0; begun <= 10; {
-		b.retry("bb")
+	for begun := 0; begun <= 5; {
+		b.retryFew()
 		for _, id := range one[[]int32](b, `SELECT coalesce(array_agg(id), '{}') FROM moves.lock_due('file', 2, 50)`) {
 			if id == other {
 				return
@@ -97,7 +104,7 @@ func TestInACappedTypeRetriesGoFromOwnerToOwner(t *testing.T) {
 			begun++
 		}
 	}
-	t.Error("owner 2's connector is not claimed, behind more than ten of owner 1")
+	t.Error("owner 2's connector is not claimed, behind more than five of owner 1")
 }
 
 // Each place that comes free is another owner's, also where only one at a time does.
