@@ -94,7 +94,7 @@ func TestInACappedTypeRetriesGoFromOwnerToOwner(t *testing.T) {
 		b.refusingOf(1, "aa")
 	}
 	other := b.refusingOf(2, "aa")
-	for begun := 0; begun <= 5; {
+	for begun, look := 0, 0; begun <= 5 && look < 20; look++ {
 		b.retryFew()
 		for _, id := range one[[]int32](b, `SELECT coalesce(array_agg(id), '{}') FROM moves.lock_due('file', 2, 50)`) {
 			if id == other {

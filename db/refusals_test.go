@@ -190,6 +190,26 @@ func TestWhatTheOldSettingsRefuseOnceMoreDuringARolloutIsTriedAgainAfterAWhile(t
 	b.holds(id, isRetried)
 }
 
+func TestThePauseOfARolloutIsForTheSettingsThatHadItTried(t *testing.T) {
+	b := newBase(t)
+	id := b.refusing("aa")
+	for range 3 {
+		movestest.Force(t, b.conn, `UPDATE refused_connectors SET not_before = '-infinity'`)
+		b.retry("bb")
+		b.refuse(id, "aa")
+	}
+	if n := b.retry("bb"); n != 0 {
+		t.Error("it is tried again at once")
+	}
+	if n := b.retry("cc"); n != 1 { // a third restart
+		t.Error("other settings wait for the pause of those before them")
+	}
+	b.refuse(id, "aa")
+	if n := b.retry("cc"); n != 0 {
+		t.Error("these try it again at once, too")
+	}
+}
+
 func TestAConnectorThatSomebodyHoldsIsTriedAgainByTheNextLook(t *testing.T) {
 	b := newBase(t)
 	id := b.refusing("aa")

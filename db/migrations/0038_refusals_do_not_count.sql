@@ -1,6 +1,12 @@
 -- +goose Up
 -- expand
 -- A refusal by the service's settings is no failure of the connector: it does not count, and so is never the last of max_retries. What was refused before is due again with the count that it has.
+-- And of a refused connector its owner is remembered, and which settings have had it tried again: the pause after an old process has refused it once more is for these alone.
+
+-- Another owner, as another configuration, ends what the row says.
+ALTER TABLE refused_connectors ADD COLUMN user_id integer NOT NULL DEFAULT 0,
+    ADD COLUMN tried_by text[] NOT NULL DEFAULT '{}' CONSTRAINT refused_connectors_tried_by_most CHECK (cardinality(tried_by) <= 16);
+UPDATE refused_connectors r SET user_id = c.user_id FROM connectors c WHERE c.id = r.connector_id AND c.user_id IS NOT NULL;
 
 -- SYNCING -> ERROR, as after a permanent failure, but that it does not count; and remembers the settings of the service that are the reason: reach is their hash.
 -- +goose StatementBegin
@@ -38,19 +44,26 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Remembers which settings have refused a connector, which the transaction has locked. Settings that had refused it already and took it once more, since its last sync, leave it alone for ever longer.
+-- Remembers which settings have refused a connector, which the transaction has locked. Settings that had refused it already and took it once more, since its last sync, have those that had it tried
+-- leave it alone for ever longer.
 -- +goose StatementBegin
 CREATE FUNCTION moves.note_refused(c connectors, by_reach text) RETURNS void
     LANGUAGE plpgsql AS $$
+DECLARE
+    r       refused_connectors;
+    is_same boolean;
+    is_more boolean;
 BEGIN
-    INSERT INTO refused_connectors AS r (connector_id, type, config_version, over_at, reach, refused_by)
-    VALUES (c.id, c.type, c.config_version, c.over_at, by_reach, ARRAY[by_reach])
-    ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, config_version = EXCLUDED.config_version, over_at = EXCLUDED.over_at, reach = EXCLUDED.reach, retried_at = NULL,
-        refused_by = CASE WHEN r.config_version <> EXCLUDED.config_version THEN EXCLUDED.refused_by
-            ELSE (EXCLUDED.refused_by || array_remove(r.refused_by, by_reach))[:16] END,
-        again = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16) THEN least(r.again + 1, 1000) ELSE 0 END,
-        not_before = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16)
-            THEN clock_timestamp() + make_interval(mins => least(power(2, least(r.again, 10))::integer, 60)) ELSE '-infinity' END;
+    SELECT l.* INTO r FROM refused_connectors l WHERE l.connector_id = c.id;
+    is_same := coalesce(r.config_version = c.config_version, false);
+    is_more := is_same AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16);
+    INSERT INTO refused_connectors AS l (connector_id, user_id, type, config_version, over_at, reach, refused_by)
+    VALUES (c.id, coalesce(c.user_id, 0), c.type, c.config_version, c.over_at, by_reach, ARRAY[by_reach])
+    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, type = EXCLUDED.type, config_version = EXCLUDED.config_version, over_at = EXCLUDED.over_at, reach = EXCLUDED.reach, retried_at = NULL,
+        refused_by = CASE WHEN is_same THEN (EXCLUDED.refused_by || array_remove(l.refused_by, by_reach))[:16] ELSE EXCLUDED.refused_by END,
+        tried_by = CASE WHEN is_same AND (c.last_sync_at > r.over_at) IS NOT TRUE THEN l.tried_by ELSE '{}' END,
+        again = CASE WHEN is_more THEN least(l.again + 1, 1000) ELSE 0 END,
+        not_before = CASE WHEN is_more THEN clock_timestamp() + make_interval(mins => least(power(2, least(l.again, 10))::integer, 60)) ELSE '-infinity' END;
 END $$;
 -- +goose StatementEnd
 
@@ -74,7 +87,7 @@ BEGIN
         DELETE FROM refused_connectors l WHERE l.connector_id = r.connector_id;
         RETURN false;
     END IF;
-    UPDATE refused_connectors l SET retried_at = clock_timestamp() WHERE l.connector_id = c.id;
+    UPDATE refused_connectors l SET retried_at = clock_timestamp(), tried_by = (ARRAY[by_reach] || array_remove(l.tried_by, by_reach))[:16] WHERE l.connector_id = c.id;
     c.next_sync_at := clock_timestamp();
     c.due_reason := 'retry';
     PERFORM moves.put(ARRAY[c]);
@@ -145,3 +158,4 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 DROP FUNCTION moves.note_refused(connectors, text);
+ALTER TABLE refused_connectors DROP COLUMN user_id, DROP COLUMN tried_by;

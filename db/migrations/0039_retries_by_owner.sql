@@ -2,9 +2,6 @@
 -- expand
 -- Connectors that other settings have refused become due from owner to owner, a few of each, and owners who have their share of a type's places hold nobody else's up: docs/reliability.md.
 
--- Another owner has another configuration: the row counts no more.
-ALTER TABLE refused_connectors ADD COLUMN user_id integer NOT NULL DEFAULT 0;
-UPDATE refused_connectors r SET user_id = c.user_id FROM connectors c WHERE c.id = r.connector_id AND c.user_id IS NOT NULL;
 DROP INDEX refused_connectors_reach;
 DROP INDEX refused_connectors_retried;
 -- retry_refused: what other settings refused, by type, from owner to owner.
@@ -12,21 +9,6 @@ CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, user_i
 -- retry_room: who has not begun yet, owner by owner.
 CREATE INDEX refused_connectors_retried ON refused_connectors (type, user_id, connector_id) WHERE retried_at IS NOT NULL;
 
--- Remembers which settings have refused a connector, which the transaction has locked. Settings that had refused it already and took it once more, since its last sync, leave it alone for ever longer.
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION moves.note_refused(c connectors, by_reach text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO refused_connectors AS r (connector_id, user_id, type, config_version, over_at, reach, refused_by)
-    VALUES (c.id, coalesce(c.user_id, 0), c.type, c.config_version, c.over_at, by_reach, ARRAY[by_reach])
-    ON CONFLICT (connector_id) DO UPDATE SET user_id = EXCLUDED.user_id, type = EXCLUDED.type, config_version = EXCLUDED.config_version, over_at = EXCLUDED.over_at, reach = EXCLUDED.reach, retried_at = NULL,
-        refused_by = CASE WHEN r.config_version <> EXCLUDED.config_version THEN EXCLUDED.refused_by
-            ELSE (EXCLUDED.refused_by || array_remove(r.refused_by, by_reach))[:16] END,
-        again = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16) THEN least(r.again + 1, 1000) ELSE 0 END,
-        not_before = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16)
-            THEN clock_timestamp() + make_interval(mins => least(power(2, least(r.again, 10))::integer, 60)) ELSE '-infinity' END;
-END $$;
--- +goose StatementEnd
 DROP FUNCTION moves.retry_room(text, integer);
 -- How many more connectors of a type may become due by other settings, where most may wait for their sync to begin, and which owners have how many that wait; those that have begun wait no more.
 -- While the type waits for places, one that is not claimed counts for its owner alone where that owner holds a place: it may be that the owner is to hold no more. It looks at 1,000.
@@ -104,7 +86,8 @@ BEGIN
                 waiting := waiting || 0;
                 at := cardinality(owners);
             END IF;
-            IF waiting[at] < each AND NOT by_reach = ANY (h.refused_by) AND h.not_before <= moment AND moves.retry_one(h, by_reach) THEN
+            IF waiting[at] < each AND NOT by_reach = ANY (h.refused_by)
+                AND (h.not_before <= moment OR NOT (by_reach = ANY (h.tried_by) OR cardinality(h.tried_by) = 16)) AND moves.retry_one(h, by_reach) THEN
                 retried := retried + 1;
                 room := room - 1;
                 waiting[at] := waiting[at] + 1;
@@ -196,22 +179,7 @@ END $$;
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION moves.retry_room(text, integer), moves.retry_refused(text, text, integer, integer, text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION moves.retry_refused(text, text, integer, integer, text, integer) TO echomind_worker;
--- +goose StatementBegin
-CREATE OR REPLACE FUNCTION moves.note_refused(c connectors, by_reach text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO refused_connectors AS r (connector_id, type, config_version, over_at, reach, refused_by)
-    VALUES (c.id, c.type, c.config_version, c.over_at, by_reach, ARRAY[by_reach])
-    ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, config_version = EXCLUDED.config_version, over_at = EXCLUDED.over_at, reach = EXCLUDED.reach, retried_at = NULL,
-        refused_by = CASE WHEN r.config_version <> EXCLUDED.config_version THEN EXCLUDED.refused_by
-            ELSE (EXCLUDED.refused_by || array_remove(r.refused_by, by_reach))[:16] END,
-        again = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16) THEN least(r.again + 1, 1000) ELSE 0 END,
-        not_before = CASE WHEN r.config_version = EXCLUDED.config_version AND (c.last_sync_at > r.over_at) IS NOT TRUE AND (by_reach = ANY (r.refused_by) OR cardinality(r.refused_by) = 16)
-            THEN clock_timestamp() + make_interval(mins => least(power(2, least(r.again, 10))::integer, 60)) ELSE '-infinity' END;
-END $$;
--- +goose StatementEnd
 DROP INDEX refused_connectors_retried;
 DROP INDEX refused_connectors_reach;
-ALTER TABLE refused_connectors DROP COLUMN user_id;
 CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, connector_id) WHERE retried_at IS NULL;
 CREATE INDEX refused_connectors_retried ON refused_connectors (type, connector_id) WHERE retried_at IS NOT NULL;
