@@ -39,7 +39,7 @@ END $$;
 -- +goose StatementEnd
 
 DROP FUNCTION moves.retry_refused(text, text, integer, integer, text, integer);
--- Makes connectors due again that other settings of their service have refused, and those of by_reach have not: each once, and without the failure that was no fault of theirs. One call
+-- Makes connectors due again that other settings of their service have refused, and those of by_reach have not: each once. One call
 -- looks at a page, from a place on and round to it again, from owner to owner. It leaves at most `most` of the type waiting for their sync to begin, and a tenth of that of an owner, so that
 -- others stand behind no more. It waits for nobody's row. It says how many are due by it, and where the next call goes on; '' is the beginning: it has seen all.
 -- +goose StatementBegin
@@ -52,10 +52,10 @@ DECLARE
     each     CONSTANT integer := greatest(1, most / 10);
     moment   timestamptz := clock_timestamp();
     is_round boolean := false;   -- it is before its place again
-    at       integer;
-    room     integer;
+    at       integer;   -- in owners, and in how many of each wait
     owners   integer[];
     waiting  integer[];
+    room     integer;
     h        refused_connectors;
 BEGIN
     IF of_type IS NULL OR coalesce(by_reach, '') !~ '^[0-9a-f]{1,64}$' OR coalesce(page, 0) NOT BETWEEN 1 AND 10000 OR coalesce(most, 0) NOT BETWEEN 1 AND 1000 THEN
@@ -76,15 +76,12 @@ BEGIN
             page := page - 1;
             SELECT h.reach, h.user_id, h.connector_id INTO next_reach, next_owner, next_id;
             IF h.reach = by_reach THEN   -- what these settings have refused last is passed over at once, however much that is
-                next_owner := last;
-                next_id := last;
+                SELECT last, last INTO next_owner, next_id;
                 EXIT;
             END IF;
             at := array_position(owners, h.user_id);
             IF at IS NULL THEN
-                owners := owners || h.user_id;
-                waiting := waiting || 0;
-                at := cardinality(owners);
+                SELECT owners || h.user_id, waiting || 0, cardinality(owners) + 1 INTO owners, waiting, at;
             END IF;
             IF waiting[at] < each AND NOT by_reach = ANY (h.refused_by)
                 AND (h.not_before <= moment OR NOT (by_reach = ANY (h.tried_by) OR cardinality(h.tried_by) = 16)) AND moves.retry_one(h, by_reach) THEN
