@@ -57,6 +57,7 @@ var nonsense = map[string]struct{ before, sql string }{
 
 	"refused_connectors_reach_form":      {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'roots', '{aa}')`},
 	"refused_connectors_refused_by_most": {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by) VALUES (1, 'file', 1, now(), 'aa', '{}')`},
+	"refused_connectors_tried_by_most":   {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by, tried_by) VALUES (1, 'file', 1, now(), 'aa', '{aa}', array_fill('aa'::text, ARRAY[17]))`},
 	"refused_connectors_again_range":     {"", `INSERT INTO refused_connectors (connector_id, type, config_version, over_at, reach, refused_by, again) VALUES (1, 'file', 1, now(), 'aa', '{aa}', -1)`},
 
 	"event_bounds_one":          {"", `INSERT INTO event_bounds (one) VALUES (false)`},

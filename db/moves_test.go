@@ -63,7 +63,7 @@ var moveTable = map[string]move{
 	"fail_refused": {call: `SELECT moves.fail_refused($2, $3, 'no', 'ab12')`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"fail_refused, the last time": {call: `SELECT moves.fail_refused($2, $3, 'no', 'ab12')`, before: `UPDATE connectors SET max_retries = 1 WHERE id = $1`,
-		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Disabled}},
+		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Error}},
 	"finish": {call: `SELECT moves.finish($2, $3)`,
 		to: map[lifecycle.Status]lifecycle.Status{lifecycle.Syncing: lifecycle.Active}},
 	"skip": {call: `SELECT moves.skip($2, $3, NULL, NULL, 0)`,

@@ -35,7 +35,7 @@ const (
 func TestOtherSettingsTryARefusedConnectorAgainOnceAndTheSameNever(t *testing.T) {
 	b := newBase(t)
 	id := b.refusing("aa")
-	b.holds(id, rests+` AND c.failure_count = 1 AND r.reason = 'permanent failure' AND r.error_message = 'not in an allowed root'`)
+	b.holds(id, rests+` AND c.failure_count = 0 AND r.reason = 'permanent failure' AND r.error_message = 'not in an allowed root'`)
 	if n := b.retry("aa"); n != 0 {
 		t.Errorf("the same settings have tried %d again", n)
 	}
@@ -52,7 +52,7 @@ func TestOtherSettingsTryARefusedConnectorAgainOnceAndTheSameNever(t *testing.T)
 			t.Errorf("both have refused it, and %s tries it again", reach)
 		}
 	}
-	b.holds(id, rests+` AND c.failure_count = 1`)
+	b.holds(id, rests+` AND c.failure_count = 0`)
 	if n := b.retry("cc"); n != 1 {
 		t.Errorf("a third one tries %d again, want 1", n)
 	}
@@ -65,6 +65,37 @@ func TestWhatOtherSettingsTryAgainIsAudited(t *testing.T) {
 	entry := one[string](b, `SELECT concat_ws(' ', action, connector_id = $1, before ->> 'reach', after ->> 'reach', after ->> 'why') FROM audit WHERE object_id = $1::text AND action LIKE 'connectors.retry%'`, id)
 	if want := "connectors.retry_refused t aa bb service restart with other roots or address ranges"; entry != want {
 		t.Errorf("the audit says %q, want %q", entry, want)
+	}
+}
+
+func TestARefusalIsNotTheFailureThatSwitchesAConnectorOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*base, int32)
+		count  int
+	}{
+		"with one try": {func(b *base, id int32) { b.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, id) }, 0},
+		"after four failures of five": {func(b *base, id int32) {
+			for range 4 {
+				try := movestest.Syncing(b, b.conn, id)
+				b.moves("true", `SELECT moves.fail($1, $2, 'transient', 'the share does not answer')`, try.Run, try.ID)
+			}
+		}, 4},
+		"with fewer tries than it has failed": {func(b *base, id int32) {
+			movestest.Force(b, b.conn, `UPDATE connectors SET failure_count = 4, max_retries = 2 WHERE id = $1`, id)
+		}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBase(t)
+			id := one[int32](b, `INSERT INTO connectors (name, type, user_id, refresh_freq_minutes) VALUES ('notes', 'file', 1, 60) RETURNING id`)
+			c.before(b, id)
+			b.refuse(id, "aa") // the service was restarted without its roots
+			b.holds(id, rests+fmt.Sprintf(` AND c.failure_count = %d AND c.status_message = 'not in an allowed root'`, c.count))
+			b.retry("bb") // and again, with them
+			b.holds(id, isRetried+fmt.Sprintf(` AND c.failure_count = %d`, c.count))
+			b.retry("bb")
+			b.complete(id)
+			b.holds(id, `c.status = 'ACTIVE' AND c.failure_count = 0`)
+		})
 	}
 }
 
@@ -113,16 +144,16 @@ func TestAPermanentFailureThatIsNoRefusalIsLeftAloneByOtherSettings(t *testing.T
 
 func TestOfManyRefusedConnectorsFewAreDueAndNotBegunAtOnce(t *testing.T) {
 	b := newBase(t)
-	for range 7 {
-		b.refusing("aa")
+	for i := range 7 {
+		b.refusingOf(1+i, "aa")
 	}
-	b.refusing("cc")
+	b.refusingOf(8, "cc")
 	at, due := struct {
-		reach string
-		id    int32
+		reach     string
+		owner, id int32
 	}{}, 0
 	look := func() (n int) {
-		if err := b.conn.QueryRow(t.Context(), `SELECT retried, next_reach, next_id FROM moves.retry_refused('file', 'bb', 2, 3, $1, $2)`, at.reach, at.id).Scan(&n, &at.reach, &at.id); err != nil {
+		if err := b.conn.QueryRow(t.Context(), `SELECT retried, next_reach, next_owner, next_id FROM moves.retry_refused('file', 'bb', 2, 3, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&n, &at.reach, &at.owner, &at.id); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -157,6 +188,26 @@ func TestWhatTheOldSettingsRefuseOnceMoreDuringARolloutIsTriedAgainAfterAWhile(t
 		t.Error("it is not tried again")
 	}
 	b.holds(id, isRetried)
+}
+
+func TestThePauseOfARolloutIsForTheSettingsThatHadItTried(t *testing.T) {
+	b := newBase(t)
+	id := b.refusing("aa")
+	for range 3 {
+		movestest.Force(t, b.conn, `UPDATE refused_connectors SET not_before = '-infinity'`)
+		b.retry("bb")
+		b.refuse(id, "aa")
+	}
+	if n := b.retry("bb"); n != 0 {
+		t.Error("it is tried again at once")
+	}
+	if n := b.retry("cc"); n != 1 { // a third restart
+		t.Error("other settings wait for the pause of those before them")
+	}
+	b.refuse(id, "aa")
+	if n := b.retry("cc"); n != 0 {
+		t.Error("these try it again at once, too")
+	}
 }
 
 func TestAConnectorThatSomebodyHoldsIsTriedAgainByTheNextLook(t *testing.T) {

@@ -39,6 +39,12 @@ var endings = map[string]func(*fixture) trip{
 		require.NoError(f.t, f.Fail(ctx, c.try, lifecycle.Permanent, "gone"))
 		return c
 	},
+	"a setting of the service does not allow it": func(f *fixture) trip {
+		c := f.syncing()
+		f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)
+		require.NoError(f.t, f.FailRefused(ctx, c.try, "not in an allowed root", "ab12"))
+		return c
+	},
 	"failure number `max_retries` in a row": func(f *fixture) trip {
 		c := f.syncing()
 		f.exec(`UPDATE connectors SET max_retries = 1 WHERE id = $1`, c.id)

@@ -18,7 +18,8 @@ const (
 	retryNext = time.Second
 	// retryPage is at how many a look looks in one transaction.
 	retryPage = 200
-	// retryMost is how many of a type may be due by it and not begun. Others of the type stand behind no more of them, however many were refused.
+	// retryMost is how many of a type may be due by it and not begun, and a tenth of that of an owner. Others stand behind no more of them, however many were
+	// refused.
 	retryMost = 100
 )
 
@@ -37,7 +38,8 @@ func (w *Worker) retryRefused(ctx context.Context) {
 		pause = retryEvery
 		next, err := deadline.Get(ctx, "worker.retry_refused", queryTimeout, func(ctx context.Context) (dbgen.RetryRefusedRow, error) {
 			return w.queries.RetryRefused(ctx, dbgen.RetryRefusedParams{
-				Type: w.connectorType, Reach: w.config.Reach, Page: retryPage, Most: retryMost, AfterReach: place.NextReach, AfterID: place.NextID,
+				Type: w.connectorType, Reach: w.config.Reach, Page: retryPage, Most: retryMost,
+				AfterReach: place.NextReach, AfterOwner: place.NextOwner, AfterID: place.NextID,
 			})
 		})
 		switch {

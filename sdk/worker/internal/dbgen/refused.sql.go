@@ -10,8 +10,8 @@ import (
 )
 
 const retryRefused = `-- name: RetryRefused :one
-SELECT r.retried::integer AS retried, r.next_reach::text AS next_reach, r.next_id::integer AS next_id
-FROM moves.retry_refused($1::text, $2::text, $3::integer, $4::integer, $5::text, $6::integer) r
+SELECT r.retried::integer AS retried, r.next_reach::text AS next_reach, r.next_owner::integer AS next_owner, r.next_id::integer AS next_id
+FROM moves.retry_refused($1::text, $2::text, $3::integer, $4::integer, $5::text, $6::integer, $7::integer) r
 `
 
 type RetryRefusedParams struct {
@@ -21,11 +21,13 @@ type RetryRefusedParams struct {
 	Most       int32
 	AfterReach string
 	AfterID    int32
+	AfterOwner int32
 }
 
 type RetryRefusedRow struct {
 	Retried   int32
 	NextReach string
+	NextOwner int32
 	NextID    int32
 }
 
@@ -38,8 +40,14 @@ func (q *Queries) RetryRefused(ctx context.Context, arg RetryRefusedParams) (Ret
 		arg.Most,
 		arg.AfterReach,
 		arg.AfterID,
+		arg.AfterOwner,
 	)
 	var i RetryRefusedRow
-	err := row.Scan(&i.Retried, &i.NextReach, &i.NextID)
+	err := row.Scan(
+		&i.Retried,
+		&i.NextReach,
+		&i.NextOwner,
+		&i.NextID,
+	)
 	return i, err
 }
