@@ -11,23 +11,22 @@ CREATE TABLE webhook_calls (
 -- call_webhooks.
 CREATE INDEX webhook_calls_webhook ON webhook_calls (webhook_id);
 
--- Calls that go to very many webhooks, by whom they reach: org, job, system (superadmins), group:eng, or connector:12 (those that are about it). One walk goes through all webhooks by their numbers, around and around while there is such a call, and
--- works all of them off. A call that comes again begins its round again where the walk is: so there is one of each reach, however often it is called.
+-- Calls of very many webhooks, by whom they reach: org, job, system (superadmins), group:eng, or connector:12 (the webhooks about it). One walk goes through all webhooks in the order of their numbers, and begins anew at the end while there is such a call.
+-- Each page of the finder takes the walk on. A call that is made again begins its round again where the walk is: so each reach has one row.
 CREATE TABLE webhook_rounds (
     reach    text PRIMARY KEY,
-    -- Where the walk was when the call came. It is over when the walk is there again.
+    -- Where the walk was when the call was made. The call is over when the walk is there again.
     round    bigint NOT NULL,
     after_id integer NOT NULL
 );
--- end_rounds.
+-- call_round: those that are over.
 CREATE INDEX webhook_rounds_place ON webhook_rounds (round, after_id);
 -- Where the walk is.
 ALTER TABLE webhook_looks ADD COLUMN round bigint NOT NULL DEFAULT 0, ADD COLUMN round_after integer NOT NULL DEFAULT 0;
--- webhooks_in: those that are told of all that their owner sees, and those of a connector.
+-- webhooks_in: those that are told of all that their owner sees.
 CREATE INDEX webhooks_of_all ON webhooks (id) WHERE connector_id IS NULL;
 
-DROP FUNCTION api.webhooks_of(integer[], text[]);
--- Up to so many of the webhooks that a call reaches.
+-- Up to so many of the webhooks that a call reaches. Nothing calls api.webhooks_of any more.
 -- +goose StatementBegin
 CREATE FUNCTION api.webhooks_in(reach text, most integer) RETURNS SETOF integer
     LANGUAGE sql STABLE AS $$
@@ -42,10 +41,9 @@ CREATE FUNCTION api.webhooks_in(reach text, most integer) RETURNS SETOF integer
 $$;
 -- +goose StatementEnd
 
--- Has webhooks looked at, before those that are only reviewed, and before those that were called with a shorter head start. False: somebody else holds one of them, and it is called again with the next page. Only note_faults calls it.
-DROP FUNCTION api.call_webhooks(integer[]);
+-- Has webhooks looked at, before those that are only reviewed, and before those that were called with a shorter head start. False: somebody else holds one of them, and it is called again with the next page.
 -- +goose StatementBegin
-CREATE FUNCTION api.call_webhooks(webhooks integer[], head_start interval DEFAULT '1 day') RETURNS boolean
+CREATE FUNCTION api.call_webhooks(webhooks integer[], head_start interval) RETURNS boolean
     LANGUAGE sql AS $$
     WITH held AS (SELECT n.webhook_id FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL ORDER BY n.webhook_id FOR NO KEY UPDATE SKIP LOCKED),
         called AS (UPDATE webhook_turns n SET look_at = least(n.look_at, clock_timestamp() - head_start), is_called = true FROM held h WHERE n.webhook_id = h.webhook_id RETURNING n.webhook_id),
@@ -55,9 +53,15 @@ CREATE FUNCTION api.call_webhooks(webhooks integer[], head_start interval DEFAUL
     SELECT NOT EXISTS (SELECT FROM missed)
 $$;
 -- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
+    LANGUAGE sql AS $$
+    SELECT api.call_webhooks(webhooks, interval '1 day')
+$$;
+-- +goose StatementEnd
 
--- Calls the webhooks that may have to say something of connectors in some places: who sees a place, who is about a connector, and who was told of one. Up to 20 of each place and each connector are called at once, as many as a user has, and up to most of
--- all larger ones together. The walk calls the others. Only note_faults calls it, which holds webhook_looks.
+-- Calls the webhooks that may have to say something of connectors in some places: those that see a place, those about a connector, and those that were told of one. Of each place and each connector up to 20 are called at once, which is what one user has, and
+-- up to most of all larger ones together. The walk calls the others. Only note_faults calls this function: it holds webhook_looks.
 -- +goose StatementBegin
 CREATE FUNCTION api.call_webhooks_of(connectors integer[], places text[], most integer, walk webhook_looks) RETURNS void
     LANGUAGE plpgsql AS $$
@@ -70,7 +74,7 @@ DECLARE
     noted  text[] := '{}';
 BEGIN
     FOR called_in IN SELECT 'system' UNION SELECT unnest(places) UNION SELECT 'connector:' || unnest(connectors) LOOP
-        -- Of a group with very many members it is not asked who has a webhook.
+        -- To ask which members of a very large group have a webhook would read all of them.
         IF starts_with(called_in, 'group:') AND (SELECT count(*) FROM (SELECT FROM group_members m WHERE m.group_id = substr(called_in, 7) LIMIT most + 1) n) > most THEN
             noted := noted || called_in;
             CONTINUE;
@@ -85,14 +89,15 @@ BEGIN
             room := room - cardinality(ids);
         END IF;
     END LOOP;
-    -- Who was told of a connector and does not see its place has nothing to say, only something to forget: a review does that where there is no room.
+    -- A webhook that was told of a connector, and does not see its place any more, says nothing, and only forgets it. Where there is no room its next review does that.
     PERFORM api.call_webhooks(called || ARRAY(SELECT s.webhook_id FROM webhook_states s WHERE s.connector_id = ANY (connectors) LIMIT room));
     INSERT INTO webhook_rounds (reach, round, after_id) SELECT n.reach, walk.round, walk.round_after FROM unnest(noted) n(reach)
     ON CONFLICT (reach) DO UPDATE SET round = EXCLUDED.round, after_id = EXCLUDED.after_id;
 END $$;
 -- +goose StatementEnd
 
--- Takes the walk through all webhooks on by up to most of them, and calls those that a call of many reaches: behind those that are called at once. It says where the walk is then. Only note_faults calls it, which holds webhook_looks.
+-- Takes the walk through all webhooks on by up to most of them, and calls those that a call of many reaches. They are looked at behind those that are called at once. The result says where the walk is then. Only note_faults calls this function: it holds
+-- webhook_looks.
 -- +goose StatementBegin
 CREATE FUNCTION api.call_round(walk webhook_looks, most integer) RETURNS webhook_looks
     LANGUAGE plpgsql AS $$
@@ -141,8 +146,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- As before. What differs is written once, whoever holds a webhook; and no next look is further away than the longest pause. However many webhooks there are, a page writes about 20 of each connector that stands otherwise than before, and 3,000 more at most. Calls of many
--- are worked off also while it is not time for a look.
+-- As before. What differs is written once, whoever holds a webhook; and no next look is further away than the longest pause. However many webhooks there are, a page calls up to 20 that see the place of a connector that stands otherwise than
+-- before, up to 20 about that connector, and up to 3,000 others. Calls of many are worked off also while it is not time for a look: true then too.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.note_faults(every interval, page integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s'
@@ -154,7 +159,7 @@ DECLARE
     last_type text;
     last_until timestamptz;
     differ   integer[];
-    many CONSTANT integer := 1000;   -- how many webhooks one page calls beside those of connectors that few see
+    many CONSTANT integer := 1000;   -- how many webhooks one page calls at once of those places that many see, and how far it takes the walk on
     is_due     boolean;
     is_round   boolean := EXISTS (SELECT FROM webhook_rounds);
     is_asked   boolean := false;   -- whether events may have to tell of found_ids
@@ -448,27 +453,15 @@ END $$;
 DROP FUNCTION api.call_round(webhook_looks, integer);
 DROP FUNCTION api.call_webhooks_of(integer[], text[], integer, webhook_looks);
 DROP FUNCTION api.webhooks_in(text, integer);
-DROP FUNCTION api.call_webhooks(integer[], interval);
 -- +goose StatementBegin
-CREATE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
+CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
     LANGUAGE sql AS $$
     WITH held AS (SELECT n.webhook_id FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL ORDER BY n.webhook_id FOR NO KEY UPDATE SKIP LOCKED),
         called AS (UPDATE webhook_turns n SET look_at = least(n.look_at, clock_timestamp() - interval '1 day'), is_called = true FROM held h WHERE n.webhook_id = h.webhook_id RETURNING n.webhook_id)
     SELECT (SELECT count(*) FROM called) = (SELECT count(*) FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL)
 $$;
 -- +goose StatementEnd
--- +goose StatementBegin
-CREATE FUNCTION api.webhooks_of(connectors integer[], places text[]) RETURNS SETOF integer
-    LANGUAGE sql STABLE AS $$
-    SELECT s.webhook_id FROM webhook_states s WHERE s.connector_id = ANY (connectors)
-    UNION SELECT w.id FROM webhooks w WHERE w.connector_id = ANY (connectors)
-    UNION SELECT w.id FROM webhooks w WHERE w.role = 'superadmin' AND w.connector_id IS NULL
-    UNION SELECT w.id FROM webhooks w WHERE w.role = 'admin' AND w.connector_id IS NULL AND 'job' = ANY (places)
-    UNION SELECT w.id FROM webhooks w WHERE w.connector_id IS NULL AND 'org' = ANY (places)
-    UNION SELECT w.id FROM webhooks w WHERE w.connector_id IS NULL AND w.user_id IN (SELECT substr(p, 6)::integer FROM unnest(places) p WHERE starts_with(p, 'user:')
-        UNION SELECT m.user_id FROM group_members m WHERE m.group_id IN (SELECT substr(g, 7) FROM unnest(places) g WHERE starts_with(g, 'group:')))
-$$;
--- +goose StatementEnd
+DROP FUNCTION api.call_webhooks(integer[], interval);
 DROP INDEX webhooks_of_all;
 ALTER TABLE webhook_looks DROP COLUMN round, DROP COLUMN round_after;
 DROP TABLE webhook_rounds;
