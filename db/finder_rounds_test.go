@@ -180,3 +180,31 @@ func TestNoPageHasMoreThanAThousandWebhooksLookedAtEarlierBecauseTheClockHasStep
 		left = now
 	}
 }
+
+func TestOfManyPlacesThatFailAtOnceEachWebhookIsCalledAndNoPageCallsMoreThanAThousand(t *testing.T) {
+	b := newBase(t)
+	b.webhooksOfUsers(3000)
+	b.exec(`INSERT INTO group_members (user_id, group_id) SELECT 1000 + g, 'g' || g % 60 FROM generate_series(1, 3000) g`)
+	for i := range 60 {
+		b.lateAndFailed(1, "group", fmt.Sprint("g", i))
+	}
+	if got := b.rounds(); got != 3000 {
+		t.Errorf("%d are called, want 3000", got)
+	}
+}
+
+func TestAWebhookThatSomebodyHoldsInACallOfManyEndsTheRoundAndIsCalledOnceItIsFree(t *testing.T) {
+	b := newBase(t)
+	b.webhooksOfUsers(1500)
+	b.lateAndFailed(1, "org", "")
+	other := connectTo(t, b.url)
+	other.exec(`BEGIN`)
+	other.exec(`SELECT FROM webhook_turns ORDER BY webhook_id LIMIT 1 FOR UPDATE`)
+	if got := b.rounds(); got != 1499 {
+		t.Errorf("%d are called, want 1499", got)
+	}
+	other.exec(`COMMIT`)
+	if got := b.rounds(); got != 1500 {
+		t.Errorf("%d are called, want 1500", got)
+	}
+}
