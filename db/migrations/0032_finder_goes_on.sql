@@ -11,17 +11,108 @@ CREATE TABLE webhook_calls (
 -- call_webhooks.
 CREATE INDEX webhook_calls_webhook ON webhook_calls (webhook_id);
 
--- Has webhooks looked at, before those that are only reviewed. False: somebody else holds one of them, and it is called again with the next page. Only note_faults calls it.
+-- Calls of very many webhooks, by whom they reach: org, job, system (superadmins), group:eng, or connector:12 (the webhooks about it). One walk goes through all webhooks in the order of their numbers, and begins anew at the end while there is such a call.
+-- Each page of the finder takes the walk on. A call that is made again begins its round again where the walk is: so each reach has one row.
+CREATE TABLE webhook_rounds (
+    reach    text PRIMARY KEY,
+    -- Where the walk was when the call was made. The call is over when the walk is there again.
+    round    bigint NOT NULL,
+    after_id integer NOT NULL
+);
+-- call_round: those that are over.
+CREATE INDEX webhook_rounds_place ON webhook_rounds (round, after_id);
+-- Where the walk is.
+ALTER TABLE webhook_looks ADD COLUMN round bigint NOT NULL DEFAULT 0, ADD COLUMN round_after integer NOT NULL DEFAULT 0;
+-- webhooks_in: those that are told of all that their owner sees.
+CREATE INDEX webhooks_of_all ON webhooks (id) WHERE connector_id IS NULL;
+
+-- Up to so many of the webhooks that a call reaches. Nothing calls api.webhooks_of any more.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
+CREATE FUNCTION api.webhooks_in(reach text, most integer) RETURNS SETOF integer
+    LANGUAGE sql STABLE AS $$
+    SELECT n.id FROM (
+        SELECT w.id FROM webhooks w WHERE reach = 'org' AND w.connector_id IS NULL
+        UNION ALL SELECT w.id FROM webhooks w WHERE reach = 'system' AND w.role = 'superadmin' AND w.connector_id IS NULL
+        UNION ALL SELECT w.id FROM webhooks w WHERE reach = 'job' AND w.role = 'admin' AND w.connector_id IS NULL
+        UNION ALL SELECT w.id FROM webhooks w WHERE starts_with(reach, 'connector:') AND w.connector_id = substring(reach FROM '^connector:(.*)$')::integer
+        UNION ALL SELECT w.id FROM webhooks w WHERE starts_with(reach, 'user:') AND w.connector_id IS NULL AND w.user_id = substring(reach FROM '^user:(.*)$')::integer
+        UNION ALL SELECT w.id FROM group_members m JOIN webhooks w ON w.user_id = m.user_id WHERE starts_with(reach, 'group:') AND w.connector_id IS NULL AND m.group_id = substr(reach, 7)) n
+    LIMIT most
+$$;
+-- +goose StatementEnd
+
+-- Has webhooks looked at, before those that are only reviewed, and before those that were called with a shorter head start. False: somebody else holds one of them, and it is called again with the next page.
+-- +goose StatementBegin
+CREATE FUNCTION api.call_webhooks(webhooks integer[], head_start interval) RETURNS boolean
     LANGUAGE sql AS $$
     WITH held AS (SELECT n.webhook_id FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL ORDER BY n.webhook_id FOR NO KEY UPDATE SKIP LOCKED),
-        called AS (UPDATE webhook_turns n SET look_at = least(n.look_at, clock_timestamp() - interval '1 day'), is_called = true FROM held h WHERE n.webhook_id = h.webhook_id RETURNING n.webhook_id),
+        called AS (UPDATE webhook_turns n SET look_at = least(n.look_at, clock_timestamp() - head_start), is_called = true FROM held h WHERE n.webhook_id = h.webhook_id RETURNING n.webhook_id),
         missed AS (SELECT n.webhook_id FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL AND n.webhook_id NOT IN (SELECT h.webhook_id FROM held h)),
         kept AS (INSERT INTO webhook_calls (webhook_id) SELECT m.webhook_id FROM missed m WHERE NOT EXISTS (SELECT FROM webhook_calls c WHERE c.webhook_id = m.webhook_id)),
         done AS (DELETE FROM webhook_calls c WHERE c.webhook_id = ANY (webhooks) AND c.webhook_id NOT IN (SELECT m.webhook_id FROM missed m))
     SELECT NOT EXISTS (SELECT FROM missed)
 $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
+    LANGUAGE sql AS $$
+    SELECT api.call_webhooks(webhooks, interval '1 day')
+$$;
+-- +goose StatementEnd
+
+-- Calls the webhooks that may have to say something of connectors in some places: those that see a place, those about a connector, and those that were told of one. Of each place and each connector up to 20 are called at once, which is what one user has, and
+-- up to most of all larger ones together. The walk calls the others. Only note_faults calls this function: it holds webhook_looks.
+-- +goose StatementBegin
+CREATE FUNCTION api.call_webhooks_of(connectors integer[], places text[], most integer, walk webhook_looks) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    few    CONSTANT integer := 20;
+    room   integer := most;
+    called_in text;
+    ids    integer[];
+    called integer[] := '{}';
+    noted  text[] := '{}';
+BEGIN
+    FOR called_in IN SELECT 'system' UNION SELECT unnest(places) UNION SELECT 'connector:' || unnest(connectors) LOOP
+        -- To ask which members of a very large group have a webhook would read all of them.
+        IF starts_with(called_in, 'group:') AND (SELECT count(*) FROM (SELECT FROM group_members m WHERE m.group_id = substr(called_in, 7) LIMIT most + 1) n) > most THEN
+            noted := noted || called_in;
+            CONTINUE;
+        END IF;
+        ids := ARRAY(SELECT i.id FROM api.webhooks_in(called_in, greatest(room, few) + 1) i(id));
+        IF cardinality(ids) > greatest(room, few) THEN
+            noted := noted || called_in;
+            CONTINUE;
+        END IF;
+        called := called || ids;
+        IF cardinality(ids) > few THEN
+            room := room - cardinality(ids);
+        END IF;
+    END LOOP;
+    -- A webhook that was told of a connector, and does not see its place any more, says nothing, and only forgets it. Where there is no room its next review does that.
+    PERFORM api.call_webhooks(called || ARRAY(SELECT s.webhook_id FROM webhook_states s WHERE s.connector_id = ANY (connectors) LIMIT room));
+    INSERT INTO webhook_rounds (reach, round, after_id) SELECT n.reach, walk.round, walk.round_after FROM unnest(noted) n(reach)
+    ON CONFLICT (reach) DO UPDATE SET round = EXCLUDED.round, after_id = EXCLUDED.after_id;
+END $$;
+-- +goose StatementEnd
+
+-- Takes the walk through all webhooks on by up to most of them, and calls those that a call of many reaches. They are looked at behind those that are called at once. The result says where the walk is then. Only note_faults calls this function: it holds
+-- webhook_looks.
+-- +goose StatementBegin
+CREATE FUNCTION api.call_round(walk webhook_looks, most integer) RETURNS webhook_looks
+    LANGUAGE plpgsql AS $$
+DECLARE
+    ids integer[] := ARRAY(SELECT w.id FROM webhooks w WHERE w.id > walk.round_after ORDER BY w.id LIMIT most);
+BEGIN
+    PERFORM api.call_webhooks(ARRAY(SELECT w.id FROM webhooks w WHERE w.id = ANY (ids) AND CASE
+            WHEN w.connector_id IS NOT NULL THEN EXISTS (SELECT FROM webhook_rounds r WHERE r.reach = 'connector:' || w.connector_id)
+            ELSE EXISTS (SELECT FROM webhook_rounds r WHERE r.reach = ANY (ARRAY['org', CASE w.role WHEN 'superadmin' THEN 'system' WHEN 'admin' THEN 'job' END]))
+                OR EXISTS (SELECT FROM group_members m JOIN webhook_rounds r ON r.reach = 'group:' || m.group_id WHERE m.user_id = w.user_id) END), interval '12 hours');
+    walk.round_after := coalesce(ids[most], 0);
+    walk.round := walk.round + CASE WHEN walk.round_after = 0 THEN 1 ELSE 0 END;
+    DELETE FROM webhook_rounds r WHERE r.reach IN (SELECT o.reach FROM webhook_rounds o WHERE (o.round, o.after_id) <= (walk.round - 1, walk.round_after) ORDER BY o.round, o.after_id LIMIT most);
+    RETURN walk;
+END $$;
 -- +goose StatementEnd
 
 -- As before; and a webhook that is made, switched on or changed is called once more by the finder.
@@ -55,7 +146,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- As before. What differs is written once, whoever holds a webhook; and no next look is further away than the longest pause.
+-- As before. What differs is written once, whoever holds a webhook; and no next look is further away than the longest pause. However many webhooks there are, a page calls up to 20 that see the place of a connector that stands otherwise than
+-- before, up to 20 about that connector, and up to 3,000 others. Calls of many are worked off also while it is not time for a look: true then too.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.note_faults(every interval, page integer) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s'
@@ -67,17 +159,26 @@ DECLARE
     last_type text;
     last_until timestamptz;
     differ   integer[];
+    many CONSTANT integer := 1000;   -- how many webhooks one page calls at once of those places that many see, and how far it takes the walk on
+    is_due     boolean;
+    is_round   boolean := EXISTS (SELECT FROM webhook_rounds);
     is_asked   boolean := false;   -- whether events may have to tell of found_ids
     is_wanted  boolean := EXISTS (SELECT FROM webhook_turns t WHERE t.look_at IS NOT NULL);   -- else only events tell of anything
 BEGIN
-    SELECT * INTO l FROM webhook_looks WHERE one AND (next_at <= moment OR next_at > moment + every * 4) FOR UPDATE SKIP LOCKED;   -- or the clock has stepped back: no look ends with a later one
+    SELECT * INTO l FROM webhook_looks WHERE one AND (is_round OR next_at <= moment OR next_at > moment + every * 4) FOR UPDATE SKIP LOCKED;   -- or the clock has stepped back: no look ends with a later one
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    IF l.phase = 0 AND l.after_id = 0 THEN   -- the clock has stepped back
-        UPDATE webhook_turns t SET look_at = moment
-        WHERE t.webhook_id IN (SELECT n.webhook_id FROM webhook_turns n WHERE n.look_at > moment + interval '20 minutes' FOR NO KEY UPDATE SKIP LOCKED);
+    is_due := l.next_at <= moment OR l.next_at > moment + every * 4;
+    IF is_round THEN
+        l := api.call_round(l, many);
     END IF;
+    IF NOT is_due THEN
+        UPDATE webhook_looks SET round = l.round, round_after = l.round_after;
+        RETURN EXISTS (SELECT FROM webhook_rounds);
+    END IF;
+    UPDATE webhook_turns t SET look_at = moment   -- the clock has stepped back
+    WHERE t.webhook_id IN (SELECT n.webhook_id FROM webhook_turns n WHERE n.look_at > moment + interval '20 minutes' ORDER BY n.look_at DESC LIMIT many FOR NO KEY UPDATE SKIP LOCKED);
     PERFORM api.call_webhooks(ARRAY(SELECT c.webhook_id FROM webhook_calls c ORDER BY c.id LIMIT page));
     IF l.phase = 0 AND NOT is_wanted THEN
         l.phase := 1;
@@ -141,15 +242,15 @@ BEGIN
             ON CONFLICT (connector_id) DO NOTHING RETURNING connector_id)
         SELECT differ || coalesce(array_agg(m.connector_id), '{}') INTO differ FROM made m;
         IF differ <> '{}' THEN
-            PERFORM api.call_webhooks(ARRAY(SELECT api.webhooks_of(differ, ARRAY(SELECT DISTINCT k.place FROM webhook_faults k WHERE k.connector_id = ANY (differ)))));
+            PERFORM api.call_webhooks_of(differ, ARRAY(SELECT DISTINCT k.place FROM webhook_faults k WHERE k.connector_id = ANY (differ)), many, l);
             DELETE FROM webhook_faults k WHERE k.connector_id = ANY (differ) AND (k.found IS NULL OR NOT EXISTS (SELECT FROM connectors c WHERE c.id = k.connector_id));
         END IF;
     END IF;
     IF is_asked THEN   -- last: it holds connectors, and waits for nobody from here on
         PERFORM api.tell_freshness(found_ids);
     END IF;
-    UPDATE webhook_looks SET phase = l.phase, after_type = l.after_type, after_until = l.after_until, after_id = coalesce(l.after_id, 0), next_at = l.next_at;
-    RETURN l.next_at <= moment;
+    UPDATE webhook_looks SET phase = l.phase, after_type = l.after_type, after_until = l.after_until, after_id = coalesce(l.after_id, 0), next_at = l.next_at, round = l.round, round_after = l.round_after;
+    RETURN l.next_at <= moment OR EXISTS (SELECT FROM webhook_rounds);
 END $$;
 -- +goose StatementEnd
 
@@ -349,6 +450,9 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
+DROP FUNCTION api.call_round(webhook_looks, integer);
+DROP FUNCTION api.call_webhooks_of(integer[], text[], integer, webhook_looks);
+DROP FUNCTION api.webhooks_in(text, integer);
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
     LANGUAGE sql AS $$
@@ -357,4 +461,8 @@ CREATE OR REPLACE FUNCTION api.call_webhooks(webhooks integer[]) RETURNS boolean
     SELECT (SELECT count(*) FROM called) = (SELECT count(*) FROM webhook_turns n WHERE n.webhook_id = ANY (webhooks) AND n.look_at IS NOT NULL)
 $$;
 -- +goose StatementEnd
+DROP FUNCTION api.call_webhooks(integer[], interval);
+DROP INDEX webhooks_of_all;
+ALTER TABLE webhook_looks DROP COLUMN round, DROP COLUMN round_after;
+DROP TABLE webhook_rounds;
 DROP TABLE webhook_calls;

@@ -39,7 +39,7 @@ func (s *Service) Look(ctx context.Context) error {
 	return nil
 }
 
-// noteFaults says whether the look goes on: of a million it takes minutes, and webhooks are told meanwhile. A page holds up to pageFaults connectors, whose moves wait for it: it is one trip, so
+// noteFaults says whether the look goes on, or calls of very many webhooks do: of a million it takes minutes, and webhooks are told meanwhile. A page holds up to pageFaults connectors, whose moves wait for it: it is one trip, so
 // that it ends also where this process is stopped meanwhile.
 func (s *Service) noteFaults(ctx context.Context) (more bool, err error) {
 	more = true
