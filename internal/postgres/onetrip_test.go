@@ -37,3 +37,18 @@ func TestAStatementOfOneTripIsBoundedAndCommittedOnItsOwn(t *testing.T) {
 	}
 	isSet(t, pool, map[string]string{"statement_timeout": "0"})
 }
+
+func TestAStatementOfOneTripIsReadCommittedAsATransactionIsWhateverTheDefaultIs(t *testing.T) {
+	url := testkit.Database(t, accounts)
+	_, err := open(t, url).Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = ''serializable''', current_database()); END $$`)
+	do(t, err)
+	pool := open(t, url)
+	var alone, within string
+	do(t, OneTrip{pool, Bounds{}}.QueryRow(t.Context(), `SELECT current_setting('transaction_isolation')`).Scan(&alone))
+	do(t, Tx(t.Context(), pool, func(tx pgx.Tx) error {
+		return tx.QueryRow(t.Context(), `SELECT current_setting('transaction_isolation')`).Scan(&within)
+	}))
+	if alone != "read committed" || within != alone {
+		t.Errorf("alone it is %s, in a transaction %s", alone, within)
+	}
+}

@@ -19,8 +19,8 @@ var ErrPooler = errors.New("the connection to Postgres leads through a pooler")
 // parameters that it does not know.
 //
 // With the keepalives the server detects a client whose machine or network is gone, within 25 s of its last message, or 30 s
-// after the server sent something. The other two settings bound statements outside of Tx. A migration and a caller's own SET
-// come later and win.
+// after the server sent something. The next two settings bound statements outside of Tx, which are READ COMMITTED as those
+// within it are, whatever the database's default is. A migration and a caller's own SET come later and win.
 //
 // Plans are made for each call: a plan that was made while nothing was in flight reads all of open_runs, and a connection would
 // keep it until the table is analysed. The moves keep their plans, see 0014_housekeeping.sql.
@@ -34,6 +34,7 @@ const setUp = `SELECT pg_backend_pid() = $1::bigint, concat(
 	set_config('tcp_user_timeout', '30s', false),
 	set_config('idle_in_transaction_session_timeout', '30s', false),
 	set_config('lock_timeout', '5s', false),
+	set_config('default_transaction_isolation', 'read committed', false),
 	set_config('plan_cache_mode', 'force_custom_plan', false),
 	CASE WHEN $2 <> '' AND pg_backend_pid() = $1::bigint THEN set_config('role', $2, false) END)`
 

@@ -3161,7 +3161,10 @@ type Standing struct {
 	// KeysWaitedFor The concurrency keys that are waited for longest, at most 20.
 	KeysWaitedFor []KeyWaited `json:"keys_waited_for"`
 
-	// Problems What could not be asked; the rest is answered all the same.
+	// NotAsked The fields of what could not be asked: that they are empty says nothing. The rest is answered all the same.
+	NotAsked []string `json:"not_asked"`
+
+	// Problems Why what stands in not_asked could not be asked.
 	Problems []string  `json:"problems"`
 	SeenAt   time.Time `json:"seen_at"`
 

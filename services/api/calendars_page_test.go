@@ -172,3 +172,17 @@ func TestCalendarsWindowsAndConditionsAreShownToWhomRESTShowsThem(t *testing.T) 
 	require.NotContains(t, looks.get("/calendars/all").text, `method="post" action="/calendars`)
 	require.Equal(t, http.StatusForbidden, looks.do("POST", "/calendars/all/delete", url.Values{"version": {"*"}}).status)
 }
+
+func TestAWindowKeepsItsTypeWhenItsFormIsSavedThoughTheFormsListEndsBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('c', 'UTC', '[]')`)
+	w.exec(`INSERT INTO blackouts (name, calendar, mode, type) VALUES ('b', 'c', 'skip', 'web')`)
+	w.exec(`INSERT INTO connector_types (name) SELECT 'a' || n FROM generate_series(1, 1000) n`)
+	super := w.as(1, identity.Superadmin).signedIn()
+	page := super.get("/blackouts/b")
+	require.Contains(t, page.text, "<option selected>web</option>")
+	saved := super.do("POST", "/blackouts/b", url.Values{"version": {w.versionOn(page)}, "calendar": {"c"}, "mode": {"skip"}, "spread_minutes": {"10"}, "type": {"web"}})
+	require.Equal(t, http.StatusOK, saved.status, saved.text)
+	require.Equal(t, "web", one[string](w, `SELECT type FROM blackouts WHERE name = 'b'`))
+}

@@ -125,5 +125,20 @@ func TestWithoutNATSTheSystemIsShownWithoutStreams(t *testing.T) {
 	page := w.as(1, identity.Superadmin).signedIn().get("/system")
 	require.Equal(t, http.StatusOK, page.status, page.text)
 	require.Contains(t, page.text, "nats: it does not answer")
-	require.Contains(t, page.text, "NATS was not asked")
+	require.Contains(t, page.text, "This could not be asked.")
+}
+
+func TestTheSystemSaysNothingOfWhatCouldNotBeAsked(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	b.connector(7, "user")
+	b.exec(`REVOKE EXECUTE ON FUNCTION api.services(), api.count_connectors(), moves.events_waiting() FROM echomind_api`)
+	b.exec(`REVOKE SELECT ON api.system_jobs FROM echomind_api`)
+	require.Equal(t, []any{"services", "connectors", "system_jobs", "events"}, b.as(1, identity.Superadmin).get("/status")["not_asked"])
+	page := b.as(1, identity.Superadmin).signedIn().get("/system")
+	require.Equal(t, http.StatusOK, page.status, page.text)
+	for _, says := range []string{"No scheduler", "No service", "There are no", "No event waits"} {
+		require.NotContains(t, page.text, says)
+	}
+	require.Contains(t, page.text, "Whether a scheduler is connected is not known")
 }

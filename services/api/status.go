@@ -26,7 +26,8 @@ type Standing struct {
 	SystemJobs  []SystemJob      `json:"system_jobs" nullable:"false"`
 	KeysWaited  []KeyWaited      `json:"keys_waited_for" nullable:"false" doc:"The concurrency keys that are waited for longest, at most 20."`
 	Events      EventQueue       `json:"events"`
-	Problems    []string         `json:"problems" nullable:"false" doc:"What could not be asked; the rest is answered all the same."`
+	NotAsked    []string         `json:"not_asked" nullable:"false" doc:"The fields of what could not be asked: that they are empty says nothing. The rest is answered all the same."`
+	Problems    []string         `json:"problems" nullable:"false" doc:"Why what stands in not_asked could not be asked."`
 }
 
 // ServiceSeen is a service by its connections to Postgres.
@@ -97,7 +98,7 @@ type OneStanding struct{ Body Standing }
 
 func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 	out := &OneStanding{Standing{Services: []ServiceSeen{}, Streams: []StreamDepth{}, Subscribers: []Subscriber{}, Connectors: []ConnectorCount{},
-		SystemJobs: []SystemJob{}, KeysWaited: []KeyWaited{}, Problems: []string{}}}
+		SystemJobs: []SystemJob{}, KeysWaited: []KeyWaited{}, NotAsked: []string{}, Problems: []string{}}}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 		out.Body.SeenAt, err = q.Now(ctx)
 		return err
@@ -114,11 +115,13 @@ func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 	} {
 		if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return part.ask(&out.Body, ctx, q) }); err != nil {
 			a.log.Warn("Postgres did not answer for a part of a status, which is shown without it", "part", part.name, "request", requestOf(ctx).RequestID, "err", err)
+			out.Body.NotAsked = append(out.Body.NotAsked, part.name)
 			out.Body.Problems = append(out.Body.Problems, "postgres: no answer for "+part.name+"; the log of the API has more under request "+requestOf(ctx).RequestID)
 		}
 	}
 	if err := a.askStreams(ctx, &out.Body); err != nil {
 		a.log.Warn("NATS was not asked for its streams: a status is shown without them", "request", requestOf(ctx).RequestID, "err", err)
+		out.Body.NotAsked = append(out.Body.NotAsked, "streams", "subscribers")
 		out.Body.Problems = append(out.Body.Problems, "nats: it does not answer; the log of the API has more under request "+requestOf(ctx).RequestID)
 	}
 	return out, nil

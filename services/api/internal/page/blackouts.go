@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,6 +131,9 @@ func (q *request) showBlackouts(view blackoutsView) (err error) {
 	if view.MayPlan = q.who.mayPlan(); view.MayPlan {
 		if view.Types, err = q.types(); err != nil {
 			return err
+		}
+		if one := view.One; one != nil && one.Type != nil && !slices.ContainsFunc(view.Types, func(t connectorType) bool { return t.Name == *one.Type }) {
+			view.Types = append(view.Types, connectorType{Name: *one.Type}) // the list is bounded, and the form says again what the window has
 		}
 	}
 	q.render(http.StatusOK, "blackouts.html", view)

@@ -57,8 +57,12 @@ type standing struct {
 		DroppedStatus   int64      `json:"dropped_status"`
 		DroppedVerdicts int64      `json:"dropped_verdicts"`
 	} `json:"events"`
+	NotAsked []string `json:"not_asked"`
 	Problems []string `json:"problems"`
 }
+
+// Asked says whether what a field of the answer says is so.
+func (s standing) Asked(field string) bool { return !slices.Contains(s.NotAsked, field) }
 
 // What services are called who are connected to Postgres.
 const schedulerService, electionService = "echomind-scheduler", "echomind-scheduler-leader"
@@ -131,6 +135,9 @@ func (p *pages) system(q *request) error {
 	}
 	view.common, view.Scheduler, view.Leader = q.common("System", "problems"), state{"error", "No scheduler is connected"}, state{"error", "No scheduler leads"}
 	view.Seen = q.zone.in(&view.SeenAt, "UTC", time.Now())
+	if !view.Asked("services") {
+		view.Scheduler, view.Leader = state{"pending", "Whether a scheduler is connected is not known"}, state{"pending", "Whether one leads is not known"}
+	}
 	for _, s := range view.Services {
 		switch s.Name {
 		case schedulerService:
