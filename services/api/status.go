@@ -61,7 +61,7 @@ type ConnectorCount struct {
 	Type       string `json:"type"`
 	Status     string `json:"status"`
 	Connectors int64  `json:"connectors"`
-	IsEstimate bool   `json:"is_estimate" doc:"With tens of thousands of connectors those that are active are not counted one by one, nor are others of which there are very many."`
+	IsEstimate bool   `json:"is_estimate" doc:"Whether it is about so many: in a large table those that are active are not counted one by one, nor are others of which there are very many. Each type has a count of those that are active then; it may be 0 where there are a few that are not due. A few thousand connectors are counted exactly."`
 }
 
 // SystemJob is a job of the system; verdict, ended_at, reason and result are of its last run, null where it has not run.

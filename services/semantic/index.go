@@ -59,6 +59,8 @@ type Index struct {
 	complete func(context.Context, uuid.UUID) error
 	whole    wholeRuns
 	notified chan struct{}
+	// turns counts the turns since the process began. It says whose changes the next one takes first.
+	turns atomic.Uint32
 	// handed is the last connector handed to somebody else that had a turn.
 	handed atomic.Int32
 	// down says that the index did not answer the last time. Then only the next look asks it.

@@ -46,10 +46,12 @@ const (
 
 // applyChanges applies changes to the index, turn by turn, until none is left, or the next look is due. Of three turns one is for runs that are
 // whole, one for what has waited longest, whosesoever it is, and one for connectors that were handed to somebody else. A whole run is completed as soon as none of its own changes
-// is left: no large run keeps small ones waiting. Every error that it returns is a wait.
+// is left: no large run keeps small ones waiting. The next call goes on with the next kind, also after an error. Every error that it
+// returns is a wait.
 func (x *Index) applyChanges(ctx context.Context) error {
 	began := time.Now()
-	for of := ofRuns; ; of = (of + 1) % kinds {
+	for {
+		of := x.nextKind()
 		runs, more := x.whole.take(wholeLook), false
 		waiting, err := x.completeFound(ctx, runs)
 		if err == nil {
@@ -74,6 +76,9 @@ func (x *Index) applyChanges(ctx context.Context) error {
 		}
 	}
 }
+
+// nextKind is whose changes the next turn takes first: each kind in turn.
+func (x *Index) nextKind() kind { return kind((x.turns.Add(1) - 1) % uint32(kinds)) }
 
 // beside takes a turn, and completes runs meanwhile: a turn of a large document takes minutes, and runs that end meanwhile may have nothing to wait for.
 func (x *Index) beside(ctx context.Context, take func() (more bool, err error)) (more bool, err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -244,6 +245,21 @@ func TestAConnectorThatIsHandedOverIsFoundByItsNewOwnerWithinSomeTurnsHoweverLon
 	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 7}, "zebra"))
 }
 
+func TestAConnectorThatIsHandedOverIsFoundThoughEverySecondTurnFails(t *testing.T) {
+	x := newIndexed(t)
+	small := x.synced(map[string]string{"a": "zebra"})
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT 1000000 + g, 1000000 FROM generate_series(1, $1) g`, 40*turnChanges)
+	x.exec(`UPDATE connectors SET user_id = 7 WHERE id = $1`, small.connector)
+	x.exec(`CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+		IF (SELECT last_value % 2 = 0 FROM search_index_turns) THEN RAISE EXCEPTION 'no' USING ERRCODE = 'lock_not_available'; END IF; RETURN NULL; END $$`)
+	x.exec(`CREATE TRIGGER fails AFTER DELETE ON search_index_changes FOR EACH STATEMENT EXECUTE FUNCTION fails()`)
+	for range 12 { // of each of them one turn succeeds at most
+		require.True(t, postgres.Locked(x.index.applyChanges(ctx)))
+	}
+	require.Positive(t, x.count("search_index_changes"))
+	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 7}, "zebra"))
+}
+
 func TestARunThatBringsNothingIsCompletedWhileATurnOfItsProcessGoesOn(t *testing.T) {
 	x := newIndexed(t)
 	c := x.synced(map[string]string{"a": "zebra"})
@@ -262,7 +278,7 @@ func TestARunThatBringsNothingIsCompletedWhileATurnOfItsProcessGoesOn(t *testing
 		return nil
 	})
 	close(held.release)
-	<-ended // a request that took too long is made again
+	_ = <-ended // a request that took too long is made again
 	require.NoError(t, x.index.Look(ctx))
 	require.NoError(t, x.mirrors())
 }

@@ -34,6 +34,7 @@ type standing struct {
 		Type       string `json:"type"`
 		Status     string `json:"status"`
 		Connectors int64  `json:"connectors"`
+		IsEstimate bool   `json:"is_estimate"`
 	} `json:"connectors"`
 	SystemJobs []struct {
 		ID      int32      `json:"id"`
@@ -78,6 +79,8 @@ type connectorCount struct {
 	Type       string
 	State      state
 	Connectors int64
+	// IsEstimate says that there are about so many.
+	IsEstimate bool
 	List       string
 }
 
@@ -153,7 +156,7 @@ func (p *pages) system(q *request) error {
 		}
 	}
 	for _, c := range view.Connectors {
-		view.Counts = append(view.Counts, connectorCount{c.Type, stateOf(c.Status), c.Connectors, q.zone.to("/", "type", c.Type, "status", c.Status)})
+		view.Counts = append(view.Counts, connectorCount{c.Type, stateOf(c.Status), c.Connectors, c.IsEstimate, q.zone.to("/", "type", c.Type, "status", c.Status)})
 	}
 	slices.SortStableFunc(view.Counts, func(a, b connectorCount) int { return int(min(1, max(-1, b.Connectors-a.Connectors))) })
 	q.render(http.StatusOK, "system.html", view)
