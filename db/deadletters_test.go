@@ -13,7 +13,7 @@ func TestDeadLettersAreReplayedAndDroppedForSuperadminsAlone(t *testing.T) {
 	b.exec(addOf, 7, 1)
 	for role, want := range map[identity.Role]string{identity.User: "42501", identity.Admin: "42501", identity.Superadmin: ""} {
 		for _, sql := range []string{`SELECT api.replay_letter(1, 'document.process', 1, '{a}')`, `SELECT api.drop_letter(1, 'document.process', 1, '{a}')`,
-			`SELECT api.replay_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`, `SELECT api.drop_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`} {
+			`SELECT api.replay_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1, NULL)`, `SELECT api.drop_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`} {
 			b.serves(identity.Who{UserID: 7, Role: role}, func(tx pgx.Tx) {
 				if got := tries(b, tx, sql); got != want {
 					t.Errorf("%s as %s: %q, want %q", sql, role, got, want)
