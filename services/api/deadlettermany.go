@@ -118,7 +118,9 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 			if err != nil {
 				return lettersUnread(err)
 			}
-			rest, err := together(found.Letters, until, func(letters []deadletter.Letter) error { return a.leave(ctx, out, letters, do(ctx, stream, letters, out)) })
+			rest, err := together(found.Letters, until, func(letters []deadletter.Letter) error {
+				return a.leave(ctx, out, letters, do(ctx, stream, letters, out))
+			})
 			if err != nil {
 				return err
 			}
@@ -199,6 +201,9 @@ func (a *API) leave(ctx context.Context, out *ManyDone, letters []deadletter.Let
 	case postgres.Locked(err):
 		reason = "locked"
 		said = problem.Conflict(fmt.Sprintf("Somebody else holds connector %d of the dead letter, or one of its documents.", letters[0].ConnectorID), "Send the request again.")
+	case len(said.Errors) > 0: // no value of the request is wrong
+		reason = said.Errors[0].Detail
+		said = problem.Conflict(fmt.Sprintf("PostgreSQL refuses it for connector %d of the dead letter: %s.", letters[0].ConnectorID, reason), "Mend the connector, then send the request again.")
 	case said.Status >= http.StatusInternalServerError:
 		said = a.failed(ctx, err)
 	}
