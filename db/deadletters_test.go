@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,7 +14,7 @@ func TestDeadLettersAreReplayedAndDroppedForSuperadminsAlone(t *testing.T) {
 	b.exec(addOf, 7, 1)
 	for role, want := range map[identity.Role]string{identity.User: "42501", identity.Admin: "42501", identity.Superadmin: ""} {
 		for _, sql := range []string{`SELECT api.replay_letter(1, 'document.process', 1, '{a}')`, `SELECT api.drop_letter(1, 'document.process', 1, '{a}')`,
-			`SELECT api.replay_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`, `SELECT api.drop_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`} {
+			`SELECT api.replay_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1, NULL)`, `SELECT api.drop_letters('{1,2}', '{document.process,document.process}', '{a,""}', 1)`} {
 			b.serves(identity.Who{UserID: 7, Role: role}, func(tx pgx.Tx) {
 				if got := tries(b, tx, sql); got != want {
 					t.Errorf("%s as %s: %q, want %q", sql, role, got, want)
@@ -32,4 +33,28 @@ func TestWhatTheCommandLineDoesWithDeadLettersIsInTheAuditOneEntryEach(t *testin
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+func TestLettersOfOneRequestAskForOneSyncUntilARunPicksItUp(t *testing.T) {
+	b := newBase(t)
+	b.exec(addOf, 7, 1)
+	const replay = `SELECT api.replay_letters('{1}', '{document.process}', '{a}', 1, $1)`
+	b.serves(identity.Who{UserID: 7, Role: identity.Superadmin}, func(tx pgx.Tx) {
+		asked := func(before *time.Time) (at time.Time) {
+			if err := tx.QueryRow(b.Context(), replay, before).Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		first := asked(nil)
+		if again := asked(&first); !again.Equal(first) {
+			t.Errorf("asked at %s once more, want %s alone", again, first)
+		}
+		if another := asked(nil); !another.After(first) {
+			t.Errorf("another request asked at %s, want after %s", another, first)
+		}
+		if late := asked(&first); !late.After(first) {
+			t.Errorf("a sync that was picked up is taken for one that was not: %s", late)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -21,6 +22,8 @@ type Letters struct {
 	// Count is how many there were when the stream was opened, and Last the sequence of the latest: a caller that handles
 	// all of them ends there, and does not chase those that come meanwhile.
 	Count, Last uint64
+	// MadeAt is when the stream was made: one that is made anew gives its numbers to other letters.
+	MadeAt time.Time
 }
 
 // Letters opens the stream of dead letters. A stream that does not exist (yet) holds none.
@@ -34,8 +37,8 @@ func (b *Broker) Letters(ctx context.Context) (*Letters, error) {
 	if err != nil {
 		return nil, translate("ask for the stream of dead letters", err)
 	}
-	state := stream.CachedInfo().State
-	return &Letters{stream: stream, Count: state.Msgs, Last: state.LastSeq}, nil
+	info := stream.CachedInfo()
+	return &Letters{stream: stream, Count: info.State.Msgs, Last: info.State.LastSeq, MadeAt: info.Created}, nil
 }
 
 // Get returns the letter with a sequence. It returns ErrNoLetter where there is none.

@@ -25,6 +25,21 @@ func (c caller) groups(query string) map[string]int {
 	return found
 }
 
+// manyLetters are letters about a document of a connector.
+func (b broadcast) manyLetters(n int, connector int32, reason func(n int) string) {
+	b.Helper()
+	data, err := proto.Marshal(partOf(connector, "a"))
+	require.NoError(b, err)
+	for n := range n {
+		msg := nats.NewMsg("dlq." + topology.DocumentSubject)
+		msg.Data = data
+		msg.Header.Set(topology.HeaderReason, reason(n))
+		_, err := b.js.PublishMsgAsync(msg)
+		require.NoError(b, err)
+	}
+	<-b.js.PublishAsyncComplete()
+}
+
 func TestDeadLettersAreReplayedByTheirReason(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)
@@ -82,16 +97,7 @@ func TestManyDeadLettersAreReplayedInBoundedRequestsThatChaseNoNewOnes(t *testin
 	b := newBroadcast(t)
 	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
 	const letters = 4_100 // two requests, and a bit
-	data, err := proto.Marshal(partOf(id, "a"))
-	require.NoError(t, err)
-	for n := range letters {
-		msg := nats.NewMsg("dlq." + topology.DocumentSubject)
-		msg.Data = data
-		msg.Header.Set(topology.HeaderReason, fmt.Sprint("of ", n%2))
-		_, err := b.js.PublishMsgAsync(msg)
-		require.NoError(t, err)
-	}
-	<-b.js.PublishAsyncComplete()
+	b.manyLetters(letters, id, func(n int) string { return fmt.Sprint("of ", n%2) })
 	require.Len(t, me.groups(""), 2)
 	done, requests, token := 0, 0, ""
 	for {

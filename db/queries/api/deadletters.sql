@@ -14,8 +14,12 @@ SELECT t.at::timestamptz AS at FROM api.replay_letter(@letter::bigint, @subject:
 SELECT api.drop_letter(@letter::bigint, @subject::text, @connector_id::integer, @source_ids::text[]);
 
 -- name: ReplayLetters :one
--- Of up to 1,000 letters of one connector. No row where there is no such connector.
-SELECT t.at::timestamptz AS at FROM api.replay_letters(@letters::bigint[], @subjects::text[], @source_ids::text[], @connector_id::integer) t(at) WHERE t.at IS NOT NULL;
+-- Of up to 100 letters of one connector. asked_before is what an earlier portion of the same request returned. No row where there is no such connector.
+SELECT t.at::timestamptz AS at FROM api.replay_letters(@letters::bigint[], @subjects::text[], @source_ids::text[], @connector_id::integer, sqlc.narg(asked_before)::timestamptz) t(at) WHERE t.at IS NOT NULL;
+
+-- name: LockLetters :one
+-- Whether nobody else replays or drops many letters until the transaction ends.
+SELECT pg_try_advisory_xact_lock(hashtext('echomind.deadletters'))::boolean AS mine;
 
 -- name: NoteDrops :exec
 SELECT api.drop_letters(@letters::bigint[], @subjects::text[], @source_ids::text[], @connector_id::integer);

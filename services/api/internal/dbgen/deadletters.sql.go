@@ -66,6 +66,18 @@ func (q *Queries) LetterRuns(ctx context.Context, sessions []uuid.UUID) ([]Lette
 	return items, nil
 }
 
+const lockLetters = `-- name: LockLetters :one
+SELECT pg_try_advisory_xact_lock(hashtext('echomind.deadletters'))::boolean AS mine
+`
+
+// Whether nobody else replays or drops many letters until the transaction ends.
+func (q *Queries) LockLetters(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, lockLetters)
+	var mine bool
+	err := row.Scan(&mine)
+	return mine, err
+}
+
 const noteDrop = `-- name: NoteDrop :exec
 SELECT api.drop_letter($1::bigint, $2::text, $3::integer, $4::text[])
 `
@@ -133,7 +145,7 @@ func (q *Queries) ReplayLetter(ctx context.Context, arg ReplayLetterParams) (tim
 }
 
 const replayLetters = `-- name: ReplayLetters :one
-SELECT t.at::timestamptz AS at FROM api.replay_letters($1::bigint[], $2::text[], $3::text[], $4::integer) t(at) WHERE t.at IS NOT NULL
+SELECT t.at::timestamptz AS at FROM api.replay_letters($1::bigint[], $2::text[], $3::text[], $4::integer, $5::timestamptz) t(at) WHERE t.at IS NOT NULL
 `
 
 type ReplayLettersParams struct {
@@ -141,15 +153,17 @@ type ReplayLettersParams struct {
 	Subjects    []string
 	SourceIds   []string
 	ConnectorID int32
+	AskedBefore *time.Time
 }
 
-// Of up to 1,000 letters of one connector. No row where there is no such connector.
+// Of up to 100 letters of one connector. asked_before is what an earlier portion of the same request returned. No row where there is no such connector.
 func (q *Queries) ReplayLetters(ctx context.Context, arg ReplayLettersParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, replayLetters,
 		arg.Letters,
 		arg.Subjects,
 		arg.SourceIds,
 		arg.ConnectorID,
+		arg.AskedBefore,
 	)
 	var at time.Time
 	err := row.Scan(&at)

@@ -223,6 +223,19 @@ func EventsAway(cause error) *Problem {
 	return p
 }
 
+// LettersAnew is of a page token of dead letters whose stream was made anew since.
+func LettersAnew() *Problem {
+	return kind("precondition-failed", "Changed meanwhile", 412, "The stream of dead letters was made anew since the page_token was given: its numbers are those of other letters. Nothing was changed.",
+		"Look at the groups again, and send the request without page_token.")
+}
+
+// LettersBusy is of a request for many dead letters beside another one.
+func LettersBusy() *Problem {
+	p := Conflict("Many dead letters are being replayed or dropped by another request. Nothing was changed.", "Send the same request again after Retry-After.")
+	p.retryAfter = 3
+	return p
+}
+
 // LettersAway is of dead letters that cannot be read, or of one that cannot be removed. The detail says what was done.
 func LettersAway(detail string, cause error) *Problem {
 	p := kind("unavailable", "Not available now", 503, detail, "Try again after Retry-After.")

@@ -1,0 +1,155 @@
+package api_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/contract/topology"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/streams"
+)
+
+func alike(int) string { return "r" }
+
+func TestAConnectorThatIsHeldKeepsNoOtherFromBeingReplayed(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, before, held, refused, other := b.as(1, identity.Superadmin), b.connector(8, "user"), b.connector(7, "user"), b.connector(7, "user"), b.connector(8, "user")
+	for _, id := range []int32{before, held, refused, refused} {
+		b.letter(topology.DocumentSubject, partOf(id, "a"), topology.HeaderReason, "r")
+	}
+	b.manyLetters(2_100, other, alike)
+	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'it is ill'; END $$`)
+	b.exec(fmt.Sprintf(`CREATE TRIGGER refuse BEFORE UPDATE ON connectors FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION refuse()`, refused))
+	conn, err := pgx.Connect(t.Context(), b.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM connectors WHERE id = $1 FOR UPDATE`, held)
+	require.NoError(t, err)
+
+	r := me.do("POST", "/deadletters/replay", map[string]any{"reason": "r"})
+	require.Equal(t, 200, r.status, r.text)
+	require.NotEmpty(t, r.body["next_page_token"])
+	require.NotZero(t, b.asked(before))
+	require.NotZero(t, b.asked(other))
+	require.Zero(t, b.asked(refused))
+	left := r.body["left"].([]any)
+	require.Len(t, left, 2, r.text)
+	for i, want := range []struct {
+		letters, example int
+		why, fix         string
+	}{
+		{1, 2, fmt.Sprintf("Somebody else holds connector %d of the dead letter, or one of its documents.", held), "Send the request again."},
+		{2, 3, fmt.Sprintf("PostgreSQL refuses it for connector %d of the dead letter: PostgreSQL refuses a value.", refused), "Mend the connector, then send the request again."},
+	} {
+		require.Equal(t, map[string]any{"letters": float64(want.letters), "example": float64(want.example), "why": want.why, "fix": want.fix}, left[i])
+	}
+	r = me.do("POST", "/deadletters/replay", map[string]any{"reason": "r", "page_token": r.body["next_page_token"]})
+	require.Equal(t, 200, r.status, r.text)
+
+	require.NoError(t, tx.Rollback(t.Context()))
+	for token := any(""); token != nil; token = r.body["next_page_token"] {
+		r = me.do("POST", "/deadletters/replay", map[string]any{"reason": "r", "page_token": token})
+		require.Equal(t, 200, r.status, r.text)
+	}
+	require.NotZero(t, b.asked(held))
+	ids, _ := me.letterIDs("")
+	require.Equal(t, []int{3, 4}, ids)
+}
+
+func TestLettersOfAStreamThatWasMadeAnewAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	const letters = 2_500
+	b.manyLetters(letters, id, alike)
+	r := me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
+	require.Equal(t, 200, r.status, r.text)
+	token := r.body["next_page_token"]
+	require.NotEmpty(t, token)
+	require.NoError(t, b.js.DeleteStream(t.Context(), topology.DeadLetterStream))
+	me.refused(412, "precondition-failed", me.do("POST", "/deadletters/drop", map[string]any{"reason": "r", "page_token": token}))
+	require.NoError(t, streams.EnsureStreams(t.Context(), b.js))
+	b.manyLetters(letters, id, alike)
+	me.refused(412, "precondition-failed", me.do("POST", "/deadletters/drop", map[string]any{"reason": "r", "page_token": token}))
+	require.Equal(t, uint64(letters), b.deadLetters().CachedInfo().State.Msgs)
+}
+
+func TestManyLettersOfAConnectorAreReplayedByOneSync(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.manyLetters(450, id, alike)
+	for token, more := any(""), true; more; more = token != nil {
+		r := me.do("POST", "/deadletters/replay", map[string]any{"reason": "r", "page_token": token})
+		require.Equal(t, 200, r.status, r.text)
+		token = r.body["next_page_token"]
+		if token == nil {
+			require.Equal(t, int64(1), one[int64](b.world, `SELECT count(DISTINCT request_id) FROM audit WHERE action = 'connectors.sync'`))
+			require.Equal(t, int64(1), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'connectors.sync' GROUP BY request_id`))
+		}
+	}
+	require.Equal(t, int64(450), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.replay' AND before -> 'source_ids' ->> 0 = 'a'`))
+}
+
+func TestEachLetterThatIsDroppedIsInTheAuditWithItsDocument(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.manyLetters(250, id, alike)
+	for token := any(""); token != nil; {
+		r := me.do("POST", "/deadletters/drop", map[string]any{"reason": "r", "page_token": token})
+		require.Equal(t, 200, r.status, r.text)
+		token = r.body["next_page_token"]
+	}
+	require.Equal(t, int64(250), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.drop' AND before -> 'source_ids' ->> 0 = 'a'`))
+}
+
+func TestTwoThatDropAtOnceCountEachLetterOnce(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.manyLetters(90, id, alike)
+	var both sync.WaitGroup
+	var answers [2]reply
+	for i := range answers {
+		both.Go(func() { answers[i] = me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"}) })
+	}
+	both.Wait()
+	done := 0.0
+	for _, r := range answers {
+		if r.status == 409 {
+			me.refused(409, "conflict", r)
+			r = me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
+		}
+		require.Equal(t, 200, r.status, r.text)
+		done += r.body["done"].(float64)
+	}
+	require.InDelta(t, 90, done, 0)
+	require.Equal(t, int64(90), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.drop'`))
+}
+
+func TestManyLettersAreReplayedByOneRequestAtATime(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.manyLetters(1, id, alike)
+	tx, err := b.conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtext('echomind.deadletters'))`)
+	require.NoError(t, err)
+	for _, path := range []string{"/deadletters/replay", "/deadletters/drop"} {
+		r := me.do("POST", path, map[string]any{"reason": "r"})
+		me.refused(409, "conflict", r)
+		require.NotEmpty(t, r.header.Get("Retry-After"))
+	}
+	require.NoError(t, tx.Rollback(t.Context()))
+	r := me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
+	require.InDelta(t, 1, r.body["done"], 0, r.text)
+}
