@@ -2548,7 +2548,7 @@ type ManyDoneBody struct {
 	// Done How many are replayed, or dropped, and removed.
 	Done int64 `json:"done"`
 
-	// Left Those that cannot be replayed, by why. They stay.
+	// Left Those that cannot be replayed, or dropped, now, by why. They stay.
 	Left   []LettersLeft `json:"left"`
 	Looked int64         `json:"looked"`
 
