@@ -16,7 +16,7 @@ func (b *base) refusingOf(user int, reach string) int32 {
 // retryFew is what a service has tried again that has at most ten of the type due and not begun, one of each owner.
 func (b *base) retryFew() int {
 	b.Helper()
-	return one[int](b, `SELECT retried FROM moves.retry_refused('file', 'bb', 200, 10)`)
+	return one[int](b, `SELECT retried FROM moves.retry_by_owner('file', 'bb', 200, 10)`)
 }
 
 func TestWhatHoldsSomeOwnersConnectorsHoldsNobodyElsesRetriesUp(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWhereFewMayWaitEachOwnerHasATurn(t *testing.T) {
 	}{}
 	var owners []int32
 	for range 8 {
-		if err := b.conn.QueryRow(t.Context(), `SELECT next_reach, next_owner, next_id FROM moves.retry_refused('file', 'bb', 200, 1, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&at.reach, &at.owner, &at.id); err != nil {
+		if err := b.conn.QueryRow(t.Context(), `SELECT next_reach, next_owner, next_id FROM moves.retry_by_owner('file', 'bb', 200, 1, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&at.reach, &at.owner, &at.id); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range one[[]int32](b, `SELECT coalesce(array_agg(id), '{}') FROM connectors WHERE next_sync_at IS NOT NULL`) {
@@ -169,7 +169,7 @@ func TestManyWorkersAtOnceTryNoMoreAgainThanOne(t *testing.T) {
 	for i := range 4 {
 		w := connectTo(t, b.url)
 		w.exec(`BEGIN`)
-		one[int](w, `SELECT retried FROM moves.retry_refused('file', 'bb', 200, 100, 'aa', 0, $1)`, i*5) // each is at its own place
+		one[int](w, `SELECT retried FROM moves.retry_by_owner('file', 'bb', 200, 100, 'aa', 0, $1)`, i*5) // each is at its own place
 		workers = append(workers, w)
 	}
 	for _, w := range workers {

@@ -24,7 +24,7 @@ func (b *base) refusing(reach string) int32 {
 // retry is what a service with settings of this hash has tried again.
 func (b *base) retry(reach string) int {
 	b.Helper()
-	return one[int](b, `SELECT retried FROM moves.retry_refused('file', $1, 200, 100)`, reach)
+	return one[int](b, `SELECT retried FROM moves.retry_by_owner('file', $1, 200, 100)`, reach)
 }
 
 const (
@@ -153,7 +153,7 @@ func TestOfManyRefusedConnectorsFewAreDueAndNotBegunAtOnce(t *testing.T) {
 		owner, id int32
 	}{}, 0
 	look := func() (n int) {
-		if err := b.conn.QueryRow(t.Context(), `SELECT retried, next_reach, next_owner, next_id FROM moves.retry_refused('file', 'bb', 2, 3, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&n, &at.reach, &at.owner, &at.id); err != nil {
+		if err := b.conn.QueryRow(t.Context(), `SELECT retried, next_reach, next_owner, next_id FROM moves.retry_by_owner('file', 'bb', 2, 3, $1, $2, $3)`, at.reach, at.id, at.owner).Scan(&n, &at.reach, &at.owner, &at.id); err != nil {
 			t.Fatal(err)
 		}
 		return n

@@ -4,16 +4,15 @@
 
 DROP INDEX refused_connectors_reach;
 DROP INDEX refused_connectors_retried;
--- retry_refused: what other settings refused, by type, from owner to owner.
+-- retry_by_owner: what other settings refused, by type, from owner to owner.
 CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, user_id, connector_id) WHERE retried_at IS NULL;
--- retry_room: who has not begun yet, owner by owner.
+-- retry_owners: who has not begun yet, owner by owner.
 CREATE INDEX refused_connectors_retried ON refused_connectors (type, user_id, connector_id) WHERE retried_at IS NOT NULL;
 
-DROP FUNCTION moves.retry_room(text, integer);
 -- How many more connectors of a type may become due by other settings, where most may wait for their sync to begin, and which owners have how many that wait; those that have begun wait no more.
 -- While the type waits for places, one that is not claimed counts for its owner alone where that owner holds a place: it may be that the owner is to hold no more. It looks at 1,000.
 -- +goose StatementBegin
-CREATE FUNCTION moves.retry_room(of_type text, most integer, OUT room integer, OUT owners integer[], OUT waiting integer[])
+CREATE FUNCTION moves.retry_owners(of_type text, most integer, OUT room integer, OUT owners integer[], OUT waiting integer[])
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     looks CONSTANT integer := 1000;
@@ -38,12 +37,11 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-DROP FUNCTION moves.retry_refused(text, text, integer, integer, text, integer);
 -- Makes connectors due again that other settings of their service have refused, and those of by_reach have not: each once. One call
 -- looks at a page, from a place on and round to it again, from owner to owner. It leaves at most `most` of the type waiting for their sync to begin, and a tenth of that of an owner, so that
 -- others stand behind no more. It waits for nobody's row. It says how many are due by it, and where the next call goes on; '' is the beginning: it has seen all.
 -- +goose StatementBegin
-CREATE FUNCTION moves.retry_refused(of_type text, by_reach text, page integer, most integer, after_reach text DEFAULT '', after_id integer DEFAULT 0, after_owner integer DEFAULT 0,
+CREATE FUNCTION moves.retry_by_owner(of_type text, by_reach text, page integer, most integer, after_reach text DEFAULT '', after_id integer DEFAULT 0, after_owner integer DEFAULT 0,
     OUT retried integer, OUT next_reach text, OUT next_owner integer, OUT next_id integer)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '1s'
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -59,14 +57,14 @@ DECLARE
     h        refused_connectors;
 BEGIN
     IF of_type IS NULL OR coalesce(by_reach, '') !~ '^[0-9a-f]{1,64}$' OR coalesce(page, 0) NOT BETWEEN 1 AND 10000 OR coalesce(most, 0) NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'retry_refused: type, by_reach (a hash), page (1 to 10000) and most (1 to 1000) are needed' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'retry_by_owner: type, by_reach (a hash), page (1 to 10000) and most (1 to 1000) are needed' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     retried := 0;
     SELECT after_reach, after_owner, after_id INTO next_reach, next_owner, next_id;
     IF NOT pg_try_advisory_xact_lock(hashtext('echomind.refused'), hashtext(of_type)) THEN   -- two at once would count the same
         RETURN;
     END IF;
-    SELECT r.room, r.owners, r.waiting INTO room, owners, waiting FROM moves.retry_room(of_type, most) r;
+    SELECT r.room, r.owners, r.waiting INTO room, owners, waiting FROM moves.retry_owners(of_type, most) r;
     <<looks>>
     WHILE room > 0 AND page > 0 LOOP
         FOR h IN SELECT r.* FROM refused_connectors r WHERE r.type = of_type AND r.retried_at IS NULL AND (r.reach, r.user_id, r.connector_id) > (next_reach, next_owner, next_id)
@@ -107,75 +105,12 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION moves.retry_room(text, integer), moves.retry_refused(text, text, integer, integer, text, integer, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.retry_refused(text, text, integer, integer, text, integer, integer) TO echomind_worker;
+REVOKE ALL ON FUNCTION moves.retry_owners(text, integer), moves.retry_by_owner(text, text, integer, integer, text, integer, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION moves.retry_by_owner(text, text, integer, integer, text, integer, integer) TO echomind_worker;
 
 -- +goose Down
-DROP FUNCTION moves.retry_refused(text, text, integer, integer, text, integer, integer);
-DROP FUNCTION moves.retry_room(text, integer);
--- +goose StatementBegin
-CREATE FUNCTION moves.retry_room(of_type text, most integer) RETURNS integer
-    LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    begun integer[];
-BEGIN
-    begun := ARRAY(SELECT r.connector_id FROM refused_connectors r LEFT JOIN connectors c ON c.id = r.connector_id
-        WHERE r.type = of_type AND r.retried_at IS NOT NULL
-            -- One that a window or a full key keeps is not due: others go on.
-            AND NOT coalesce(c.status = 'PENDING' OR (c.status = 'ERROR' AND c.due_at <= clock_timestamp() AND c.over_at = r.over_at), false)
-        ORDER BY r.connector_id LIMIT 1000);
-    UPDATE refused_connectors r SET retried_at = NULL WHERE r.connector_id IN (SELECT l.connector_id FROM refused_connectors l
-        WHERE l.connector_id = ANY (begun) AND l.retried_at IS NOT NULL FOR UPDATE SKIP LOCKED);
-    RETURN greatest(0, most - (SELECT count(*) FROM (SELECT FROM refused_connectors r WHERE r.type = of_type AND r.retried_at IS NOT NULL LIMIT most) w));
-END $$;
--- +goose StatementEnd
--- +goose StatementBegin
-CREATE FUNCTION moves.retry_refused(of_type text, by_reach text, page integer, most integer, after_reach text DEFAULT '', after_id integer DEFAULT 0,
-    OUT retried integer, OUT next_reach text, OUT next_id integer)
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET echomind.moving = 'on' SET lock_timeout = '1s'
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
-DECLARE
-    moment timestamptz := clock_timestamp();
-    room   integer;
-    h      refused_connectors;
-BEGIN
-    IF of_type IS NULL OR coalesce(by_reach, '') !~ '^[0-9a-f]{1,64}$' OR coalesce(page, 0) NOT BETWEEN 1 AND 10000 OR coalesce(most, 0) NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'retry_refused: type, by_reach (a hash), page (1 to 10000) and most (1 to 1000) are needed' USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    retried := 0;
-    next_reach := after_reach;
-    next_id := after_id;
-    IF NOT pg_try_advisory_xact_lock(hashtext('echomind.refused'), hashtext(of_type)) THEN   -- two at once would count the same
-        RETURN;
-    END IF;
-    room := moves.retry_room(of_type, most);   -- 0: nothing is looked at
-    -- What these settings have refused last is no row of this page, however much that is.
-    FOR h IN SELECT * FROM ((SELECT r.* FROM refused_connectors r WHERE r.type = of_type AND r.retried_at IS NULL AND r.reach < by_reach AND (r.reach, r.connector_id) > (after_reach, after_id)
-                ORDER BY r.reach, r.connector_id LIMIT page)
-            UNION ALL (SELECT r.* FROM refused_connectors r WHERE r.type = of_type AND r.retried_at IS NULL AND r.reach > by_reach AND (r.reach, r.connector_id) > (after_reach, after_id)
-                ORDER BY r.reach, r.connector_id LIMIT page)) p
-        ORDER BY p.reach, p.connector_id LIMIT page
-    LOOP
-        EXIT WHEN room = 0;
-        IF NOT by_reach = ANY (h.refused_by) AND h.not_before <= moment AND moves.retry_one(h, by_reach) THEN
-            retried := retried + 1;
-            room := room - 1;
-        END IF;
-        next_reach := h.reach;
-        next_id := h.connector_id;
-        page := page - 1;
-    END LOOP;
-    IF page > 0 AND room > 0 THEN
-        next_reach := '';
-        next_id := 0;
-    END IF;
-    IF retried > 0 THEN
-        PERFORM pg_notify('connectors_due', of_type);
-    END IF;
-END $$;
--- +goose StatementEnd
-REVOKE ALL ON FUNCTION moves.retry_room(text, integer), moves.retry_refused(text, text, integer, integer, text, integer) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION moves.retry_refused(text, text, integer, integer, text, integer) TO echomind_worker;
+DROP FUNCTION moves.retry_by_owner(text, text, integer, integer, text, integer, integer);
+DROP FUNCTION moves.retry_owners(text, integer);
 DROP INDEX refused_connectors_retried;
 DROP INDEX refused_connectors_reach;
 CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, connector_id) WHERE retried_at IS NULL;

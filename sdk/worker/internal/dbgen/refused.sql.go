@@ -11,7 +11,7 @@ import (
 
 const retryRefused = `-- name: RetryRefused :one
 SELECT r.retried::integer AS retried, r.next_reach::text AS next_reach, r.next_owner::integer AS next_owner, r.next_id::integer AS next_id
-FROM moves.retry_refused($1::text, $2::text, $3::integer, $4::integer, $5::text, $6::integer, $7::integer) r
+FROM moves.retry_by_owner($1::text, $2::text, $3::integer, $4::integer, $5::text, $6::integer, $7::integer) r
 `
 
 type RetryRefusedParams struct {
