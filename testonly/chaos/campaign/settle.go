@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/testonly/chaos/world"
 )
 
@@ -36,12 +37,19 @@ var unrest = []struct{ what, query string }{
 }
 
 // StopSchedules lets nothing become due by itself any more, but for the sweep of what is deleted: without an interval no deletion brings it
-// forward, as administrators may want it. It locks connectors in another order than the services do, and begins again where it and one of them wait for each other.
-func StopSchedules(ctx context.Context, w *world.World) error {
-	return wrap("stop the schedules", postgres.Tx(ctx, w.Pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL WHERE type <> 'orphan_sweep'`)
-		return err
-	}))
+// forward, as administrators may want it. It locks connectors in another order than the services do, and begins again where it and one of them wait for each other,
+// or where a client that a fault has cut off holds a row: Postgres ends its transaction after 8 s, and one attempt waits for 3 s.
+func StopSchedules(ctx context.Context, w *world.World) (err error) {
+	for attempt := range (repeat.Pauses{First: 100 * time.Millisecond, Last: time.Second}).Tries(ctx) {
+		err = postgres.Tx(ctx, w.Pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE connectors SET refresh_freq_minutes = NULL, schedule_cron = NULL WHERE type <> 'orphan_sweep'`)
+			return err
+		})
+		if !postgres.Locked(err) || attempt == 6 {
+			break
+		}
+	}
+	return wrap("stop the schedules", err)
 }
 
 // passBackoffs lets the time pass that failed connectors wait before their next try.
