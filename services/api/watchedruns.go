@@ -29,7 +29,7 @@ type watchedRuns struct {
 
 	mu   sync.Mutex
 	all  map[*runWatcher]struct{}
-	stop context.CancelFunc // ends the reading
+	stop func() // ends the reading, and waits for its end
 }
 
 // watchedRun is a run as one watcher sees it.
@@ -49,22 +49,28 @@ func newWatchedRuns(a *API) *watchedRuns {
 	return &watchedRuns{api: a, all: map[*runWatcher]struct{}{}}
 }
 
-// enter has a watcher be told of its run until it leaves.
+// enter has a watcher be told of its run until it leaves. The last one that leaves waits for the end of the reading.
 func (r *watchedRuns) enter(w *runWatcher) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all[w] = struct{}{}
 	if len(r.all) == 1 {
-		var ctx context.Context
-		ctx, r.stop = context.WithCancel(context.Background())
-		go r.readUntil(ctx)
+		ctx, cancel := context.WithCancel(context.Background())
+		var reading sync.WaitGroup
+		reading.Go(func() { r.readUntil(ctx) })
+		r.stop = func() {
+			cancel()
+			reading.Wait()
+		}
 	}
 	return func() {
+		stop := func() {}
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		if delete(r.all, w); len(r.all) == 0 {
-			r.stop()
+			stop = r.stop
 		}
+		r.mu.Unlock() // the reading asks for the watchers
+		stop()
 	}
 }
 
