@@ -114,3 +114,35 @@ func TestTheAuditOfManyDeadLettersIsBoundedAndNamesEachOfThem(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+func TestAWebhookThatIsChangedAgainAndAgainIsCalledOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(aWebhook)
+	for i := range 10 {
+		b.exec(`UPDATE webhooks SET url = 'https://example.org/' || $1::int`, i)
+		b.exec(`UPDATE webhooks SET enabled = $1`, i%2 == 0)
+	}
+	b.exec(`UPDATE webhooks SET enabled = true`)
+	if n := one[int](b, `SELECT count(*) FROM webhook_calls`); n > 2 {
+		t.Errorf("%d calls wait of one webhook", n)
+	}
+}
+
+func TestAWebhookThatIsSwitchedOnWhileAPageOfTheFinderIsNotCommittedIsCalledByTheNextLook(t *testing.T) {
+	b := newBase(t)
+	b.exec(aWebhook)
+	b.exec(anotherWebhook)
+	b.exec(`UPDATE webhooks SET enabled = false WHERE id = 2`)
+	b.failedSources(1)
+	b.exec(`UPDATE webhook_looks SET next_at = '-infinity'`)
+	other := connectTo(t, b.url)
+	other.exec(`BEGIN`)
+	other.exec(`SELECT api.note_faults('15 s', 500)`)
+	b.exec(`UPDATE webhooks SET enabled = true WHERE id = 2`)
+	b.exec(`UPDATE webhook_turns SET look_at = clock_timestamp() + interval '15 minutes' WHERE webhook_id = 2`) // compared, without what is not committed
+	other.exec(`COMMIT`)
+	b.finds()
+	if got := b.called(); !strings.HasSuffix(got, "2") {
+		t.Errorf("called are %q, want 2 among them", got)
+	}
+}

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -191,5 +192,33 @@ func TestASyncBetweenTwoRefusalsEndsTheirPause(t *testing.T) {
 	}
 	if n := one[int](b, `SELECT again FROM refused_connectors`); n > 1 {
 		t.Errorf("%d refusals count, want those since its last sync", n)
+	}
+}
+
+// Workers of a release before migration 39 go on during a rollout.
+func TestNeitherWayToTryAgainReadsAllThatWasRefused(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = replica`)
+	b.exec(`INSERT INTO refused_connectors (connector_id, user_id, type, config_version, over_at, reach, refused_by)
+		SELECT g, g % 500 + 1, 'file', 1, clock_timestamp(), 'aa', '{aa}' FROM generate_series(1, 50000) g`)
+	b.exec(`SET session_replication_role = origin`)
+	b.exec(`ANALYZE refused_connectors`)
+	for _, call := range []string{`moves.retry_refused('file', 'bb', 20, 100, 'aa', 1000)`, `moves.retry_by_owner('file', 'bb', 20, 100, 'aa', 1000, 7)`} {
+		if n := one[int](b, `SELECT count(*) FROM refused_connectors`); n < 49900 {
+			t.Fatalf("%d are left", n)
+		}
+		plan := one[string](b, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM `+call)
+		var read []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		if err := json.Unmarshal([]byte(plan), &read); err != nil {
+			t.Fatal(err)
+		}
+		if n := read[0].Plan.Hit + read[0].Plan.Read; n > 5000 {
+			t.Errorf("%s reads %d buffers", call, n)
+		}
 	}
 }

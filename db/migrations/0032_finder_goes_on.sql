@@ -131,8 +131,10 @@ BEGIN
         failed_turns = 0, failing_since = NULL, is_changed = t.sending_until > moment,
         send_at = CASE WHEN NEW.enabled AND t.send_at IS NOT NULL THEN greatest(moment, t.sending_until) END
     WHERE t.webhook_id = NEW.id;
-    INSERT INTO webhook_calls (webhook_id) SELECT NEW.id WHERE NEW.enabled;
+    -- A call of one that was switched on stays until this transaction ends, which holds its turn. Of one that was off a page that is not committed yet may take it.
+    INSERT INTO webhook_calls (webhook_id) SELECT NEW.id WHERE NEW.enabled AND NOT (OLD.enabled AND EXISTS (SELECT FROM webhook_calls c WHERE c.webhook_id = NEW.id));
     IF NOT NEW.enabled THEN
+        DELETE FROM webhook_calls c WHERE c.id IN (SELECT n.id FROM webhook_calls n WHERE n.webhook_id = NEW.id FOR UPDATE SKIP LOCKED);
         UPDATE webhook_deliveries d SET state = 'dropped', next_at = NULL, ended_at = moment, last_error = coalesce(d.last_error, 'the webhook was switched off') WHERE d.webhook_id = NEW.id AND d.next_at IS NOT NULL;
         DELETE FROM webhook_states s WHERE s.webhook_id = NEW.id;
     ELSE

@@ -2,12 +2,11 @@
 -- expand
 -- Connectors that other settings have refused become due from owner to owner, a few of each, and owners who have their share of a type's places hold nobody else's up: docs/reliability.md.
 
-DROP INDEX refused_connectors_reach;
-DROP INDEX refused_connectors_retried;
+-- refused_connectors_reach and refused_connectors_retried stay for retry_refused, which workers of releases before this one call: without them each call sorts all that was refused.
 -- retry_by_owner: what other settings refused, by type, from owner to owner.
-CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, user_id, connector_id) WHERE retried_at IS NULL;
+CREATE INDEX refused_connectors_reach_by_owner ON refused_connectors (type, reach, user_id, connector_id) WHERE retried_at IS NULL;
 -- retry_owners: who has not begun yet, owner by owner.
-CREATE INDEX refused_connectors_retried ON refused_connectors (type, user_id, connector_id) WHERE retried_at IS NOT NULL;
+CREATE INDEX refused_connectors_retried_by_owner ON refused_connectors (type, user_id, connector_id) WHERE retried_at IS NOT NULL;
 
 -- How many more connectors of a type may become due by other settings, where most may wait for their sync to begin, and which owners have how many that wait; those that have begun wait no more.
 -- While the type waits for places, one that is not claimed counts for its owner alone where that owner holds a place: it may be that the owner is to hold no more. It looks at 1,000.
@@ -111,7 +110,5 @@ GRANT EXECUTE ON FUNCTION moves.retry_by_owner(text, text, integer, integer, tex
 -- +goose Down
 DROP FUNCTION moves.retry_by_owner(text, text, integer, integer, text, integer, integer);
 DROP FUNCTION moves.retry_owners(text, integer);
-DROP INDEX refused_connectors_retried;
-DROP INDEX refused_connectors_reach;
-CREATE INDEX refused_connectors_reach ON refused_connectors (type, reach, connector_id) WHERE retried_at IS NULL;
-CREATE INDEX refused_connectors_retried ON refused_connectors (type, connector_id) WHERE retried_at IS NOT NULL;
+DROP INDEX refused_connectors_retried_by_owner;
+DROP INDEX refused_connectors_reach_by_owner;

@@ -25,6 +25,8 @@ import (
 const (
 	// turnChanges and indexPage bound what one turn writes. One large document is written in several pages.
 	turnChanges, indexPage = 64, 256
+	// queuedDocuments is after how many documents a turn queues those of no further connector.
+	queuedDocuments = 10_000
 	// wholeLook is how many runs of the line are looked at between two turns: a run that waits for nothing waits for no turn of others.
 	wholeLook = 1000
 	// besideEvery is how often runs are completed beside a turn that goes on.
@@ -196,7 +198,11 @@ func (x *Index) applyTurn(ctx context.Context, q *dbgen.Queries, of kind, runs [
 		x.handed.Store(*page[min(len(handed), len(page))-1].ConnectorID) // each of them has one before any has two
 	}
 	if first.DocumentID == nil {
-		return 0, true, x.queueDocuments(ctx, q, to, first)
+		last, err := x.queueDocuments(ctx, q, to, changes)
+		if err == nil && len(handed) > 0 && last != nil {
+			x.handed.Store(*last)
+		}
+		return 0, true, err
 	}
 	var done, documents []int64
 	for _, c := range page {
@@ -221,20 +227,31 @@ func (x *Index) handedOver(ctx context.Context, q *dbgen.Queries) ([]int32, erro
 	return next, err
 }
 
-// queueDocuments queues the documents of one connector. For a change without a connector it creates the collection and queues all
+// queueDocuments queues the documents of the connectors whose changes come first, and says which one was the last. For a change without a connector it creates the collection and queues all
 // documents.
-func (x *Index) queueDocuments(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, change dbgen.SearchIndexChangesRow) error {
-	if change.ConnectorID == nil {
-		if err := to.Create(ctx, x.name, x.embedder.Dimensions()); err != nil {
-			return x.unavailable(err)
+func (x *Index) queueDocuments(ctx context.Context, q *dbgen.Queries, to *qdrant.Collection, changes []dbgen.SearchIndexChangesRow) (last *int32, err error) {
+	var done []int64
+	var queued int64
+	for _, c := range changes {
+		if c.DocumentID != nil || queued >= queuedDocuments {
+			break
+		}
+		if c.ConnectorID == nil {
+			if err := to.Create(ctx, x.name, x.embedder.Dimensions()); err != nil {
+				return nil, x.unavailable(err)
+			}
+		}
+		n, err := q.QueueDocuments(ctx, c.ConnectorID)
+		if err != nil {
+			return nil, err
+		}
+		queued, last, done = queued+n, c.ConnectorID, append(done, c.Ids...)
+		if c.ConnectorID == nil {
+			break
 		}
 	}
-	documents, err := q.QueueDocuments(ctx, change.ConnectorID)
-	if err != nil {
-		return err
-	}
-	x.log.Info("documents are written to the search index again", "collection", to.Name, "documents", documents)
-	return q.ForgetSearchIndexChanges(ctx, change.Ids)
+	x.log.Info("documents are written to the search index again", "collection", to.Name, "documents", queued)
+	return last, q.ForgetSearchIndexChanges(ctx, done)
 }
 
 // firstPage returns the first document changes, up to one page of chunks, or one document that is larger.

@@ -245,6 +245,19 @@ func TestAConnectorThatIsHandedOverIsFoundByItsNewOwnerWithinSomeTurnsHoweverLon
 	require.Equal(t, []string{"a"}, x.finds(Reader{UserID: 7}, "zebra"))
 }
 
+func TestManyConnectorsThatAreHandedOverTogetherShareTheTurnsOfTheIndex(t *testing.T) {
+	x := newIndexed(t)
+	c := x.synced(map[string]string{"a": "zebra"})
+	x.exec(`INSERT INTO search_index_changes (document_id, connector_id) SELECT 1000000 + g, 1000000 FROM generate_series(1, $1) g`, 40*turnChanges)
+	x.exec(`INSERT INTO search_index_changes (connector_id, is_handed_over) SELECT g, true FROM generate_series(2000000, 2000000 + $1) g`, 2*turnChanges)
+	x.exec(`INSERT INTO search_index_changes (connector_id, is_handed_over) VALUES ($1, true)`, c.connector)
+	x.notesTurns()
+	before := x.turns()
+	require.NoError(t, x.index.applyChanges(ctx))
+	require.LessOrEqual(t, one[int64](x.fixture, `SELECT max(turn) FROM brought WHERE connector_id >= 2000000 OR connector_id = $1`, c.connector)-before, int64(18))
+	require.NoError(t, x.mirrors())
+}
+
 func TestAConnectorThatIsHandedOverIsFoundThoughEverySecondTurnFails(t *testing.T) {
 	x := newIndexed(t)
 	small := x.synced(map[string]string{"a": "zebra"})
