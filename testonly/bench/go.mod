@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/dbos-inc/dbos-transact-golang v1.8.0
 	github.com/echomind/sync v0.0.0
+	github.com/echomind/sync/services/api v0.0.0
 	github.com/echomind/sync/services/scheduler v0.0.0
 	github.com/echomind/sync/services/semantic v0.0.0
 	github.com/google/uuid v1.6.0
@@ -80,6 +81,7 @@ require (
 
 replace (
 	github.com/echomind/sync => ../..
+	github.com/echomind/sync/services/api => ../../services/api
 	github.com/echomind/sync/services/chunker => ../../services/chunker
 	github.com/echomind/sync/services/scheduler => ../../services/scheduler
 	github.com/echomind/sync/services/semantic => ../../services/semantic
