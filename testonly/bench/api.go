@@ -21,9 +21,9 @@ import (
 const (
 	// readers are how many users ask.
 	readers = 100
-	// watchersAtMost is API_MAX_WATCHERS, as one user has at most a tenth of them.
-	watchersAtMost = 1000
-	// settle is for how long the API is asked before dispatch begins.
+	// beyond is how many times API_MAX_WATCHERS ask to watch.
+	beyond = 10
+	// settle is for how long the API is asked before anything is measured: its connections plan their statements.
 	settle = 2 * time.Second
 )
 
@@ -42,7 +42,7 @@ func (s *session) api(ctx context.Context) ([]figures.Row, error) {
 	if err := system.Crowd(ctx, s.size.atRest); err != nil {
 		return nil, err
 	}
-	api, err := load.Start(ctx, system.URL(), system.Bus(), watchersAtMost)
+	api, err := load.Start(ctx, system.URL(), system.Bus(), s.size.streams/beyond)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *session) readers(ctx context.Context, system *ours.System, api *load.AP
 		return r, answer.Body.Close()
 	}
 	for i := range readers {
-		r, err := make(1+97*i, identity.User)
+		r, err := make(2+100*i, identity.User)
 		if err != nil {
 			return nil, admin, err
 		}
@@ -156,6 +156,9 @@ func (s *session) reads(system *ours.System, api *load.API, asks []load.Ask) fig
 	return figures.Measurement{Figures: names, Take: func(ctx context.Context) ([]float64, error) {
 		postmaster, err := system.Postmaster()
 		if err != nil {
+			return nil, err
+		}
+		if _, err := load.Run(ctx, load.Client(), asks, s.size.rate, settle); err != nil {
 			return nil, err
 		}
 		api0, self0, postgres0 := api.CPU(postmaster)
@@ -224,7 +227,7 @@ func (s *session) watchers(system *ours.System, api *load.API, users []reader) f
 }
 
 func (s *session) watched(ctx context.Context, system *ours.System, api *load.API, tokens []string, values map[string]float64) (err error) {
-	most := min(watchersAtMost, s.size.streams)
+	most := s.size.streams / beyond
 	if values["1 API without watchers"], err = api.MB(); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type API struct {
 	command *exec.Cmd
 }
 
-// Start runs it on a database and a broker, for so many watchers.
+// Start runs it on a database and a broker, for so many watchers. It goes on until Stop.
 func Start(ctx context.Context, database, bus string, watchers int) (*API, error) {
 	addr, err := freeAddr(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func Start(ctx context.Context, database, bus string, watchers int) (*API, error
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	a := &API{URL: "http://" + addr, Addr: addr, command: exec.CommandContext(ctx, program)}
+	a := &API{URL: "http://" + addr, Addr: addr, command: exec.CommandContext(context.WithoutCancel(ctx), program)}
 	a.command.Stderr = os.Stderr
 	a.command.Env = append(os.Environ(), Serves+"=1", "DATABASE_URL="+database, "DATABASE_ROLE=echomind_api", "NATS_URL="+bus, "API_ADDR="+addr, "HTTP_ADDR=", "LOG_LEVEL=error",
 		"API_RATE=100000", "API_BURST=100000", "API_MAX_WATCHERS="+strconv.Itoa(watchers))

@@ -17,9 +17,9 @@ func (s *System) Crowd(ctx context.Context, n int) error {
 	return s.with(ctx, func(conn *pgx.Conn) error {
 		for _, sql := range []string{
 			`INSERT INTO connectors (name, type, user_id, scope, scope_id, refresh_freq_minutes, last_sync_at, fresh_within_minutes, config)
-				SELECT 'source ' || i, (ARRAY['web', 'file', 'onedrive', 'google_drive', 'teams'])[1 + i % 5], 1 + i % $2::integer,
+				SELECT 'source ' || i, (ARRAY['web', 'file', 'onedrive', 'google_drive', 'teams'])[1 + (i + i / 10000) % 5], 1 + i % $2::integer,
 					CASE WHEN i % 1000 = 0 THEN 'org' WHEN i % 20 = 0 THEN 'group' ELSE 'user' END, CASE WHEN i % 1000 <> 0 AND i % 20 = 0 THEN 'team-' || i % 999 END, 1440,
-					clock_timestamp() - random() * interval '1 day', CASE WHEN i % 10 = 0 THEN 1200 END, '{"url": "https://example.org/", "depth": 3}'
+					clock_timestamp() - random() * interval '12 hours', CASE WHEN i % 10 = 0 THEN 600 END, '{"url": "https://example.org/", "depth": 3}'
 				FROM generate_series(1, $1::integer) i`,
 			`INSERT INTO documents (connector_id, source_id, title, status, config_version)
 				SELECT c.id, 'document ' || i, 'Document ' || i, 'stored', 1 FROM connectors c, generate_series(1, 20) i WHERE c.id <= $1 / 20 + $2 * 0`,
