@@ -69,7 +69,7 @@ func (s *session) api(ctx context.Context) ([]figures.Row, error) {
 // readers are users with their sessions; the last is a superadmin.
 func (s *session) readers(ctx context.Context, system *ours.System, api *load.API) (users []reader, admin reader, err error) {
 	client := load.Client()
-	make := func(user int, role identity.Role) (r reader, err error) {
+	enter := func(user int, role identity.Role) (r reader, err error) {
 		if r.token, err = system.Token(ctx, user, role); err != nil {
 			return r, err
 		}
@@ -96,13 +96,13 @@ func (s *session) readers(ctx context.Context, system *ours.System, api *load.AP
 		return r, answer.Body.Close()
 	}
 	for i := range readers {
-		r, err := make(2+100*i, identity.User)
+		r, err := enter(2+100*i, identity.User)
 		if err != nil {
 			return nil, admin, err
 		}
 		users = append(users, r)
 	}
-	admin, err = make(20_000, identity.Superadmin)
+	admin, err = enter(20_000, identity.Superadmin)
 	return users, admin, err
 }
 
@@ -209,7 +209,7 @@ func (s *session) watchers(system *ours.System, api *load.API, users []reader) f
 	units := map[string]string{
 		"1 API without watchers": "MB", "2 API with as many watchers as may be": "MB", "3 watchers": "each", "4 connections that LISTEN": "each", "5 connections of the API to Postgres": "each",
 		"6 beyond the limit: 503": "each", "6 beyond the limit: closed without an answer": "each", "6 beyond the limit: other answers": "each", "7 API with them": "MB", "8 watchers that were left alone": "each",
-		"9 silent connections: held by the server": "each", "9 watchers beside silent connections": "each",
+		"9 silent connections: not known to be closed": "each", "9 watchers beside silent connections": "each",
 	}
 	names := slices.Sorted(maps.Keys(units))
 	var fields []figures.Figure
@@ -261,7 +261,7 @@ func (s *session) watched(ctx context.Context, system *ours.System, api *load.AP
 		return err
 	}
 	defer silent.Close()
-	values["9 silent connections: held by the server"] = float64(silent.Alive())
+	values["9 silent connections: not known to be closed"] = float64(silent.Alive())
 	values["9 watchers beside silent connections"] = float64(first.Alive())
 	return nil
 }

@@ -121,7 +121,7 @@ func (a *API) CPU(postmaster int) (api, self, postgres float64) {
 	return api, self, postgres
 }
 
-// Crowd opens streams of events, n for each of some tokens in turn, and keeps them open until close.
+// Crowd is connections that are kept open until Close, by what was answered.
 type Crowd struct {
 	Open, Unavailable, Other, Refused int
 	conns                             []net.Conn
@@ -174,7 +174,7 @@ func (a *API) Silent(ctx context.Context, n int) (*Crowd, error) {
 	return c, nil
 }
 
-// Alive is how many of its connections the server has not closed.
+// Alive is how many of its connections this side does not know to be closed. Those that wait to be accepted are among them.
 func (c *Crowd) Alive() (alive int) {
 	for _, conn := range c.conns {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))

@@ -78,6 +78,9 @@ func Run(ctx context.Context, client *http.Client, asks []Ask, rate int, lasts t
 	for range inFlight {
 		done.Go(func() {
 			for d := range queue {
+				if ctx.Err() != nil {
+					continue // what is still due is not asked any more
+				}
 				ask := asks[order[d.no%len(order)]]
 				status, err := answered(context.WithoutCancel(ctx), client, ask, d.no)
 				took := float64(time.Since(d.at)) / float64(time.Millisecond)
