@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -21,7 +22,10 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/program"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/testonly/bench/figures"
+	"github.com/echomind/sync/testonly/bench/load"
 	"github.com/echomind/sync/testonly/bench/place"
 )
 
@@ -32,6 +36,9 @@ const groupTimeout = 12 * time.Hour
 var errBroken = errors.New("worse than half its target")
 
 func main() {
+	if os.Getenv(load.Serves) != "" {
+		os.Exit(serveAPI())
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -45,6 +52,7 @@ func run() error {
 	atRest := flag.Int("at-rest", 0, "how many connectors are at rest beside the few that are due; 0 = 1,000,000, with -short 20,000")
 	ledger := flag.Int("ledger", 0, "how many runs the ledger has for syncs beside a long one; 0 = that is not measured")
 	turns := flag.Int("turns", 0, "how many turns; 0 = 5, with -short 3")
+	rate := flag.Int("rate", 0, "how many requests a second the API is asked; 0 = 500, with -short 50")
 	only := flag.String("only", "", "only these groups: "+strings.Join(names(), ","))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -54,7 +62,7 @@ func run() error {
 		size = small
 	}
 	size.atRest, size.turns = cmp.Or(*atRest, size.atRest), cmp.Or(*turns, size.turns)
-	size.ledger = *ledger
+	size.ledger, size.rate = *ledger, cmp.Or(*rate, size.rate)
 	if err := size.check(); err != nil {
 		return err
 	}
@@ -105,4 +113,23 @@ func measure(ctx context.Context, dir string, size sizes, only string) (report f
 		report.Rows = append(report.Rows, rows...)
 	}
 	return report, nil
+}
+
+// profileOf names the file that the API's processor profile is written to.
+const profileOf = "ECHOMIND_BENCH_PROFILE"
+
+// serveAPI is the process that is the API.
+func serveAPI() int {
+	if name := os.Getenv(profileOf); name != "" {
+		file, err := os.Create(name)
+		if err == nil {
+			err = pprof.StartCPUProfile(file)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer pprof.StopCPUProfile()
+	}
+	return program.Main(api.Run)
 }

@@ -24,13 +24,16 @@ type sizes struct {
 	ledger   int // runs in the ledger; 0 = it is not measured
 	ticks    int
 	triggers int
+	rate     int // requests a second of the API
+	seconds  int // for which they are asked
+	streams  int // connections of those who watch at once
 }
 
 var (
 	long = sizes{turns: 5, dispatch: 100_000, loop: 5000, workflow: 5000, cycles: 10_000, many: 200_000, few: 1000,
-		atRest: 1_000_000, due: 10_000, ticks: 1000, triggers: 200}
+		atRest: 1_000_000, due: 10_000, ticks: 1000, triggers: 200, rate: 500, seconds: 30, streams: 10_000}
 	small = sizes{turns: 3, dispatch: 4000, loop: 300, workflow: 300, cycles: 500, many: 4000, few: 100,
-		atRest: 20_000, due: 1000, ticks: 200, triggers: 20}
+		atRest: 20_000, due: 1000, ticks: 200, triggers: 20, rate: 50, seconds: 3, streams: 300}
 )
 
 // check refuses what can be asked for by a flag and cannot be measured.
@@ -44,6 +47,9 @@ func (s sizes) check() error {
 	}
 	if s.ledger < 0 || s.ledger > 100_000_000 {
 		err = errors.Join(err, fmt.Errorf("-ledger %d: must be 0 to 100000000", s.ledger))
+	}
+	if s.rate < 1 || s.rate > 10_000 {
+		err = errors.Join(err, fmt.Errorf("-rate %d: must be 1 to 10000", s.rate))
 	}
 	return err
 }
@@ -71,6 +77,7 @@ var groups = []group{
 	{"at-rest", (*session).atRest},
 	{"trigger", (*session).trigger},
 	{"conditions", (*session).conditions},
+	{"api", (*session).api},
 	{"ledger", (*session).ledger},
 }
 

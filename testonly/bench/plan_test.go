@@ -39,6 +39,7 @@ func TestTheShortFormIsSmallerInEverySize(t *testing.T) {
 		"workflow": {small.workflow, long.workflow}, "cycles": {small.cycles, long.cycles}, "many": {small.many, long.many},
 		"few": {small.few, long.few}, "at rest": {small.atRest, long.atRest}, "due": {small.due, long.due},
 		"ticks": {small.ticks, long.ticks}, "triggers": {small.triggers, long.triggers},
+		"rate": {small.rate, long.rate}, "seconds": {small.seconds, long.seconds}, "streams": {small.streams, long.streams},
 	} {
 		require.Positive(t, sizes[0], name)
 		require.Less(t, sizes[0], sizes[1], name)
@@ -51,8 +52,9 @@ func TestASizeThatCannotBeMeasuredIsRefusedByItsFlag(t *testing.T) {
 	require.NoError(t, long.check())
 	require.NoError(t, small.check())
 	wrong := long
-	wrong.turns, wrong.atRest, wrong.ledger = -1, long.few, -1
+	wrong.turns, wrong.atRest, wrong.ledger, wrong.rate = -1, long.few, -1, -1
 	require.ErrorContains(t, wrong.check(), "-turns -1: must be 1 to 100")
 	require.ErrorContains(t, wrong.check(), "-at-rest 1000: must be more than 1000")
 	require.ErrorContains(t, wrong.check(), "-ledger -1: must be 0 to 100000000")
+	require.ErrorContains(t, wrong.check(), "-rate -1: must be 1 to 10000")
 }

@@ -43,12 +43,22 @@ func (d *Dispatcher) Close() error { return d.servers.Close() }
 
 // Rate makes all connectors of a type due, claims and publishes them, and returns how many a second.
 func (d *Dispatcher) Rate(ctx context.Context, kind string, n int) (float64, error) {
+	if err := d.Prepare(ctx, kind); err != nil {
+		return 0, err
+	}
+	return d.Prepared(ctx, n)
+}
+
+// Prepare makes all connectors of a type due.
+func (d *Dispatcher) Prepare(ctx context.Context, kind string) error {
 	if err := d.system.makeDue(ctx, kind); err != nil {
-		return 0, err
+		return err
 	}
-	if err := d.purge(ctx); err != nil {
-		return 0, err
-	}
+	return d.purge(ctx)
+}
+
+// Prepared claims and publishes the n connectors that were made due, and returns how many a second.
+func (d *Dispatcher) Prepared(ctx context.Context, n int) (float64, error) {
 	began := time.Now()
 	if err := d.scheduler.Tick(ctx); err != nil {
 		return 0, fmt.Errorf("tick: %w", err)

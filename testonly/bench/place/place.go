@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -105,6 +107,16 @@ func (p *Place) exec(ctx context.Context, sql string) error {
 		}
 		return nil
 	})
+}
+
+// Postmaster is the process that Postgres's backends are children of.
+func (p *Place) Postmaster() (int, error) {
+	content, err := os.ReadFile(filepath.Join(p.postgres.Dir(), "postmaster.pid"))
+	if err != nil {
+		return 0, fmt.Errorf("find Postgres's process: %w", err)
+	}
+	first, _, _ := strings.Cut(string(content), "\n")
+	return strconv.Atoi(first)
 }
 
 // Spent is what a database has read, and what the cluster has written to its log, since its start.
