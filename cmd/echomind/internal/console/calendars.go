@@ -181,7 +181,11 @@ func printCalendar(w io.Writer, d calendarDetails) error {
 		if t.To != nil {
 			to = t.To.In(zone).Format(time.RFC3339)
 		}
-		rows[i] = []string{t.From.In(zone).Format(time.RFC3339), to, t.Name}
+		from := t.From.In(zone).Format(time.RFC3339)
+		if !t.From.After(time.Now()) {
+			from = "now" // it goes on
+		}
+		rows[i] = []string{from, to, t.Name}
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
