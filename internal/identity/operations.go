@@ -40,6 +40,11 @@ const (
 	PutType          Operation = "types.put"
 	ListUsers        Operation = "users.list"
 	ListLinks        Operation = "users.links.list"
+	GetUser          Operation = "users.get"
+	UpdateUser       Operation = "users.update"
+	RemoveUser       Operation = "users.remove"
+	LinkUser         Operation = "users.links.put"
+	UnlinkUser       Operation = "users.links.remove"
 	ShowStatus       Operation = "status"
 	ListTokens       Operation = "tokens.list"
 	CreateToken      Operation = "tokens.create"
@@ -161,6 +166,11 @@ var rules = map[Operation]Rule{
 	PutType:          {Administer, Superadmin, Nothing},
 	ListUsers:        {Read, Superadmin, Nothing},
 	ListLinks:        {Read, Superadmin, Nothing},
+	GetUser:          {Read, Superadmin, Nothing},
+	UpdateUser:       {Administer, Superadmin, Nothing},
+	RemoveUser:       {Administer, Superadmin, Nothing},
+	LinkUser:         {Administer, Superadmin, Nothing},
+	UnlinkUser:       {Administer, Superadmin, Nothing},
 	ShowStatus:       {Read, Superadmin, Nothing},
 	ListTokens:       {Read, User, Nothing},
 	CreateToken:      {Write, User, Nothing},

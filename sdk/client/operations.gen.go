@@ -1071,6 +1071,27 @@ func (e TypeKind) Valid() bool {
 	}
 }
 
+// Defines values for UpdateUserBodyRole.
+const (
+	UpdateUserBodyRoleAdmin      UpdateUserBodyRole = "admin"
+	UpdateUserBodyRoleSuperadmin UpdateUserBodyRole = "superadmin"
+	UpdateUserBodyRoleUser       UpdateUserBodyRole = "user"
+)
+
+// Valid indicates whether the value is a known member of the UpdateUserBodyRole enum.
+func (e UpdateUserBodyRole) Valid() bool {
+	switch e {
+	case UpdateUserBodyRoleAdmin:
+		return true
+	case UpdateUserBodyRoleSuperadmin:
+		return true
+	case UpdateUserBodyRoleUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpstreamAccepts.
 const (
 	UpstreamAcceptsCompleted UpstreamAccepts = "completed"
@@ -1716,6 +1737,15 @@ type CalendarTime struct {
 	From time.Time  `json:"from"`
 	Name string     `json:"name"`
 	To   *time.Time `json:"to"`
+}
+
+// Called defines model for Called.
+type Called struct {
+	// Issuer The address of the issuer, or header: and the name of a proxy's header in small letters.
+	Issuer string `json:"issuer"`
+
+	// Subject What the issuer calls the person: the claim sub, or the header's value.
+	Subject string `json:"subject"`
 }
 
 // ChangedWebhookBody defines model for ChangedWebhookBody.
@@ -2517,6 +2547,16 @@ type LinkPageBody struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// LinkUserBody defines model for LinkUserBody.
+type LinkUserBody struct {
+	// Issuer The address of the issuer, or header: and the name of a proxy's header in small letters.
+	Issuer string `json:"issuer"`
+
+	// Subject What the issuer calls the person: the claim sub, or the header's value.
+	Subject string `json:"subject"`
+	UserID  int32  `json:"user_id"`
+}
+
 // Lock defines model for Lock.
 type Lock struct {
 	AcquiredAt    *time.Time `json:"acquired_at"`
@@ -3027,6 +3067,15 @@ type ReleasedLockBody struct {
 	Key       string    `json:"key"`
 }
 
+// RemovedUserBody defines model for RemovedUserBody.
+type RemovedUserBody struct {
+	TokensRevoked int64 `json:"tokens_revoked"`
+
+	// Unlinked How many subjects of issuers are this user no more.
+	Unlinked int64 `json:"unlinked"`
+	UserID   int32 `json:"user_id"`
+}
+
 // ReplayedBody defines model for ReplayedBody.
 type ReplayedBody struct {
 	ConnectorID        int32     `json:"connector_id"`
@@ -3362,6 +3411,22 @@ type TypeKind string
 type TypeListBody struct {
 	Types *[]Type `json:"types"`
 }
+
+// UpdateUserBody defines model for UpdateUserBody.
+type UpdateUserBody struct {
+	// Lead Groups that the user is in and leads.
+	Lead *[]string `json:"lead,omitempty"`
+
+	// Leave Groups that the user is not in any more.
+	Leave *[]string `json:"leave,omitempty"`
+
+	// Member Groups that the user is in, and does not lead.
+	Member *[]string           `json:"member,omitempty"`
+	Role   *UpdateUserBodyRole `json:"role,omitempty"`
+}
+
+// UpdateUserBodyRole defines model for UpdateUserBody.Role.
+type UpdateUserBodyRole string
 
 // Upstream defines model for Upstream.
 type Upstream struct {
@@ -4159,6 +4224,18 @@ type UsersLinksListParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// UsersRemoveParams defines parameters for UsersRemove.
+type UsersRemoveParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
+// UsersUpdateParams defines parameters for UsersUpdate.
+type UsersUpdateParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
 // WebhooksListParams defines parameters for WebhooksList.
 type WebhooksListParams struct {
 	// UserID Whose; a superadmin sees everybody's.
@@ -4271,6 +4348,15 @@ type TokensCreateJSONRequestBody = NewTokenBody
 
 // TypesPutJSONRequestBody defines body for TypesPut for application/json ContentType.
 type TypesPutJSONRequestBody = PutTypeBody
+
+// UsersLinksPutJSONRequestBody defines body for UsersLinksPut for application/json ContentType.
+type UsersLinksPutJSONRequestBody = LinkUserBody
+
+// UsersLinksRemoveJSONRequestBody defines body for UsersLinksRemove for application/json ContentType.
+type UsersLinksRemoveJSONRequestBody = Called
+
+// UsersUpdateJSONRequestBody defines body for UsersUpdate for application/json ContentType.
+type UsersUpdateJSONRequestBody = UpdateUserBody
 
 // WebhooksCreateJSONRequestBody defines body for WebhooksCreate for application/json ContentType.
 type WebhooksCreateJSONRequestBody = NewWebhookBody
@@ -5107,6 +5193,74 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 	UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksPutWithBody Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksPut Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPut(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksRemoveWithBody Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksRemove Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemove(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersRemove Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+	//
+	// Scope: admin.
+	//
+	// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+	UsersRemove(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersGet Show a user's role and groups
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+	UsersGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersUpdateWithBody Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithBody(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersUpdate Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdate(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WebhooksList List your webhooks
 	//
@@ -6920,6 +7074,154 @@ func (c *Client) UsersList(ctx context.Context, params *UsersListParams, reqEdit
 // Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 func (c *Client) UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUsersLinksListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksPutWithBody Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *Client) UsersLinksPutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksPutRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksPut Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *Client) UsersLinksPut(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksPutRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksRemoveWithBody Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *Client) UsersLinksRemoveWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksRemoveRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksRemove Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *Client) UsersLinksRemove(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksRemoveRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersRemove Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+//
+// Scope: admin.
+//
+// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+func (c *Client) UsersRemove(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersRemoveRequest(c.Server, userID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersGet Show a user's role and groups
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+func (c *Client) UsersGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersGetRequest(c.Server, userID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersUpdateWithBody Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *Client) UsersUpdateWithBody(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersUpdateRequestWithBody(c.Server, userID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersUpdate Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *Client) UsersUpdate(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersUpdateRequest(c.Server, userID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12132,6 +12434,231 @@ func NewUsersLinksListRequest(server string, params *UsersLinksListParams) (*htt
 	return req, nil
 }
 
+// NewUsersLinksPutRequest calls the generic UsersLinksPut builder with application/json body
+func NewUsersLinksPutRequest(server string, body UsersLinksPutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersLinksPutRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUsersLinksPutRequestWithBody constructs an http.Request for the UsersLinksPut method, with any body, and a specified content type
+func NewUsersLinksPutRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/links")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUsersLinksRemoveRequest calls the generic UsersLinksRemove builder with application/json body
+func NewUsersLinksRemoveRequest(server string, body UsersLinksRemoveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersLinksRemoveRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUsersLinksRemoveRequestWithBody constructs an http.Request for the UsersLinksRemove method, with any body, and a specified content type
+func NewUsersLinksRemoveRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/links/remove")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUsersRemoveRequest constructs an http.Request for the UsersRemove method
+func NewUsersRemoveRequest(server string, userID int32, params *UsersRemoveParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUsersGetRequest constructs an http.Request for the UsersGet method
+func NewUsersGetRequest(server string, userID int32) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUsersUpdateRequest calls the generic UsersUpdate builder with application/json body
+func NewUsersUpdateRequest(server string, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersUpdateRequestWithBody(server, userID, params, "application/json", bodyReader)
+}
+
+// NewUsersUpdateRequestWithBody constructs an http.Request for the UsersUpdate method, with any body, and a specified content type
+func NewUsersUpdateRequestWithBody(server string, userID int32, params *UsersUpdateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewWebhooksListRequest constructs an http.Request for the WebhooksList method
 func NewWebhooksListRequest(server string, params *WebhooksListParams) (*http.Request, error) {
 	var err error
@@ -13574,6 +14101,78 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 	UsersLinksListWithResponse(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*UsersLinksListResponse, error)
+
+	// UsersLinksPutWithBodyWithResponse Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error)
+
+	// UsersLinksPutWithResponse Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithResponse(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error)
+
+	// UsersLinksRemoveWithBodyWithResponse Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error)
+
+	// UsersLinksRemoveWithResponse Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithResponse(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error)
+
+	// UsersRemoveWithResponse Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+	//
+	// Scope: admin.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+	UsersRemoveWithResponse(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*UsersRemoveResponse, error)
+
+	// UsersGetWithResponse Show a user's role and groups
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+	UsersGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*UsersGetResponse, error)
+
+	// UsersUpdateWithBodyWithResponse Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithBodyWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error)
+
+	// UsersUpdateWithResponse Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error)
 
 	// WebhooksListWithResponse List your webhooks
 	//
@@ -17261,6 +17860,225 @@ func (r UsersLinksListResponse) ContentType() string {
 	return ""
 }
 
+type UsersLinksPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Link
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersLinksPutResponse) GetJSON200() *Link {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersLinksPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersLinksPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersLinksPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersLinksPutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersLinksRemoveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Link
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersLinksRemoveResponse) GetJSON200() *Link {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersLinksRemoveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersLinksRemoveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersLinksRemoveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersLinksRemoveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersRemoveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RemovedUserBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersRemoveResponse) GetJSON200() *RemovedUserBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersRemoveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersRemoveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersRemoveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersRemoveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UsersGetResponse200Headers the declared response headers of an HTTP 200 response for UsersGet
+type UsersGetResponse200Headers struct {
+	ETag *string
+}
+
+type UsersGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *User
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UsersGetResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersGetResponse) GetJSON200() *User {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersGetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UsersUpdateResponse200Headers the declared response headers of an HTTP 200 response for UsersUpdate
+type UsersUpdateResponse200Headers struct {
+	ETag *string
+}
+
+type UsersUpdateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *User
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UsersUpdateResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersUpdateResponse) GetJSON200() *User {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersUpdateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersUpdateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersUpdateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersUpdateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WebhooksListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -19119,6 +19937,126 @@ func (c *ClientWithResponses) UsersLinksListWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseUsersLinksListResponse(rsp)
+}
+
+// UsersLinksPutWithBodyWithResponse Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *ClientWithResponses) UsersLinksPutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error) {
+	rsp, err := c.UsersLinksPutWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksPutResponse(rsp)
+}
+
+// UsersLinksPutWithResponse Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *ClientWithResponses) UsersLinksPutWithResponse(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error) {
+	rsp, err := c.UsersLinksPut(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksPutResponse(rsp)
+}
+
+// UsersLinksRemoveWithBodyWithResponse Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *ClientWithResponses) UsersLinksRemoveWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error) {
+	rsp, err := c.UsersLinksRemoveWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksRemoveResponse(rsp)
+}
+
+// UsersLinksRemoveWithResponse Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *ClientWithResponses) UsersLinksRemoveWithResponse(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error) {
+	rsp, err := c.UsersLinksRemove(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksRemoveResponse(rsp)
+}
+
+// UsersRemoveWithResponse Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+//
+// Scope: admin.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+func (c *ClientWithResponses) UsersRemoveWithResponse(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*UsersRemoveResponse, error) {
+	rsp, err := c.UsersRemove(ctx, userID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersRemoveResponse(rsp)
+}
+
+// UsersGetWithResponse Show a user's role and groups
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+func (c *ClientWithResponses) UsersGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*UsersGetResponse, error) {
+	rsp, err := c.UsersGet(ctx, userID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersGetResponse(rsp)
+}
+
+// UsersUpdateWithBodyWithResponse Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *ClientWithResponses) UsersUpdateWithBodyWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error) {
+	rsp, err := c.UsersUpdateWithBody(ctx, userID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersUpdateResponse(rsp)
+}
+
+// UsersUpdateWithResponse Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *ClientWithResponses) UsersUpdateWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error) {
+	rsp, err := c.UsersUpdate(ctx, userID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersUpdateResponse(rsp)
 }
 
 // WebhooksListWithResponse List your webhooks
@@ -21775,6 +22713,162 @@ func ParseUsersLinksListResponse(rsp *http.Response) (*UsersLinksListResponse, e
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseUsersLinksPutResponse parses an HTTP response from a UsersLinksPutWithResponse call
+func ParseUsersLinksPutResponse(rsp *http.Response) (*UsersLinksPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersLinksPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Link
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersLinksRemoveResponse parses an HTTP response from a UsersLinksRemoveWithResponse call
+func ParseUsersLinksRemoveResponse(rsp *http.Response) (*UsersLinksRemoveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersLinksRemoveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Link
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersRemoveResponse parses an HTTP response from a UsersRemoveWithResponse call
+func ParseUsersRemoveResponse(rsp *http.Response) (*UsersRemoveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersRemoveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RemovedUserBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersGetResponse parses an HTTP response from a UsersGetWithResponse call
+func ParseUsersGetResponse(rsp *http.Response) (*UsersGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest User
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UsersGetResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUsersUpdateResponse parses an HTTP response from a UsersUpdateWithResponse call
+func ParseUsersUpdateResponse(rsp *http.Response) (*UsersUpdateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersUpdateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest User
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UsersUpdateResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

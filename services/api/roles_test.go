@@ -35,7 +35,7 @@ var forRoles = map[identity.Role][]identity.Operation{
 		identity.ListScheduledJobs,
 	},
 	identity.Superadmin: {
-		identity.PutType, identity.ListUsers, identity.ListLinks, identity.ShowStatus, identity.ReleaseLock, identity.PutLimit, identity.DeleteLimit,
+		identity.PutType, identity.ListUsers, identity.ListLinks, identity.GetUser, identity.UpdateUser, identity.RemoveUser, identity.LinkUser, identity.UnlinkUser, identity.ShowStatus, identity.ReleaseLock, identity.PutLimit, identity.DeleteLimit,
 		identity.PutKeyLimit, identity.DeleteKeyLimit, identity.PutCalendar, identity.ReadCalendar, identity.DeleteCalendar, identity.PutBlackout,
 		identity.DeleteBlackout, identity.ListDeadLetters, identity.GetDeadLetter, identity.ReplayDeadLetter, identity.DropDeadLetter,
 		identity.GroupDeadLetters, identity.ReplayDeadLetters, identity.DropDeadLetters,

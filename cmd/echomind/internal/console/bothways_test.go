@@ -248,10 +248,6 @@ func TestWhatDoesNotWorkThroughAServerSaysSoAndAsksNobodyElse(t *testing.T) {
 		"conditions update x --users 1": "set DATABASE_URL (",
 		"conditions remove x":           "set DATABASE_URL (",
 		"conditions try x":              "set DATABASE_URL (",
-		"users set 7 --role admin":      "who a user is, and what they may do, is written on the database; set DATABASE_URL (",
-		"users remove 7":                "set DATABASE_URL (",
-		"users link 7 --issuer https://id.example --subject x": "set DATABASE_URL (",
-		"users unlink --issuer https://id.example --subject x": "set DATABASE_URL (",
 	} {
 		out := u.through(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, "%s: %s", command, out.stderr)

@@ -95,7 +95,6 @@ var alone = []struct{ command, why, set string }{
 	{"echomind secrets", "the key that secrets are encrypted with leaves no server", "DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY"},
 	{"echomind streams", "no server makes, changes or measures streams; `echomind status` shows what they hold", "NATS_URL"},
 	{"echomind conditions", "conditions are SQL, which is written and tried on the database", "DATABASE_URL"},
-	{"echomind users", "who a user is, and what they may do, is written on the database", "DATABASE_URL"},
 	{"echomind connect", "accounts are connected at the page of a source, which the server has", "DATABASE_URL"},
 }
 
