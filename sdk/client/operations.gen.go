@@ -564,6 +564,33 @@ func (e LetterDocumentStatus) Valid() bool {
 	}
 }
 
+// Defines values for LetterDoneWhy.
+const (
+	LetterDoneWhyDisabled   LetterDoneWhy = "disabled"
+	LetterDoneWhyGone       LetterDoneWhy = "gone"
+	LetterDoneWhyNobodys    LetterDoneWhy = "nobodys"
+	LetterDoneWhyOther      LetterDoneWhy = "other"
+	LetterDoneWhyParameters LetterDoneWhy = "parameters"
+)
+
+// Valid indicates whether the value is a known member of the LetterDoneWhy enum.
+func (e LetterDoneWhy) Valid() bool {
+	switch e {
+	case LetterDoneWhyDisabled:
+		return true
+	case LetterDoneWhyGone:
+		return true
+	case LetterDoneWhyNobodys:
+		return true
+	case LetterDoneWhyOther:
+		return true
+	case LetterDoneWhyParameters:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NewBlackoutMode.
 const (
 	NewBlackoutModeDefer NewBlackoutMode = "defer"
@@ -2468,6 +2495,23 @@ type LetterDocument struct {
 // LetterDocumentStatus defines model for LetterDocument.Status.
 type LetterDocumentStatus string
 
+// LetterDone defines model for LetterDone.
+type LetterDone struct {
+	ConnectorID *int32  `json:"connector_id"`
+	ID          int64   `json:"id"`
+	Session     *string `json:"session"`
+	SourceID    *string `json:"source_id"`
+
+	// TriggerRequestedAt Which sync of its connector fetches it again; null where it is not replayed.
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
+
+	// Why Null: it is done. Why it stays: it names no connector, its connector was deleted or is disabled, its run was asked for with parameters; other: left says what.
+	Why *LetterDoneWhy `json:"why"`
+}
+
+// LetterDoneWhy Null: it is done. Why it stays: it names no connector, its connector was deleted or is disabled, its run was asked for with parameters; other: left says what.
+type LetterDoneWhy string
+
 // LetterGroup defines model for LetterGroup.
 type LetterGroup struct {
 	// Connectors Up to five of them.
@@ -2589,8 +2633,11 @@ type ManyDoneBody struct {
 	Done int64 `json:"done"`
 
 	// Left Those that cannot be replayed, or dropped, now, by why. They stay.
-	Left   []LettersLeft `json:"left"`
-	Looked int64         `json:"looked"`
+	Left []LettersLeft `json:"left"`
+
+	// Letters Where each is asked for: what came of each, those of one connector together.
+	Letters *[]LetterDone `json:"letters,omitempty"`
+	Looked  int64         `json:"looked"`
 
 	// NextPageToken Null where all were looked at that there were at the first request; else send it in the next one, until it is null.
 	NextPageToken *string `json:"next_page_token"`
@@ -2600,13 +2647,16 @@ type ManyDoneBody struct {
 type ManyLettersBody struct {
 	ConnectorID *int32 `json:"connector_id,omitempty"`
 
+	// Each Says in letters what came of each.
+	Each *bool `json:"each,omitempty"`
+
 	// PageToken The next_page_token of the request before, with the same filter: goes on behind what that has looked at.
 	PageToken *string `json:"page_token,omitempty"`
 
 	// Reason Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given.
 	Reason *string `json:"reason,omitempty"`
 
-	// Subject Of this original subject, as of /deadletters.
+	// Subject Of this original subject, as of /deadletters; > is all.
 	Subject *string `json:"subject,omitempty"`
 }
 

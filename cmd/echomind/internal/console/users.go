@@ -76,7 +76,9 @@ it changes them too, and an administrator who is a member also adds some.`,
 				return nil, told(fmt.Sprintf("set user %d", user), err)
 			}
 			return listUsers(c.Context(), pool, &user)
-		}, func(r *remote) ([]userView, error) { return r.setUser(c.Context(), user, *role, *member, *lead, *leave) })
+		}, func(r *remote) ([]userView, error) {
+			return r.setUser(c.Context(), user, *role, *member, *lead, *leave)
+		})
 		if err != nil {
 			return err
 		}
