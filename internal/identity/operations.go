@@ -22,6 +22,8 @@ const (
 	GlanceConnectors Operation = "connectors.glance"
 	ListQueue        Operation = "queue.list"
 	PreviewSchedule  Operation = "connectors.schedule.preview"
+	BeginConsent     Operation = "connectors.consents.begin"
+	GetConsent       Operation = "consents.get"
 	MakeBadge        Operation = "connectors.badge.make"
 	RevokeBadge      Operation = "connectors.badge.revoke"
 	ListFiles        Operation = "files.list"
@@ -148,6 +150,8 @@ var rules = map[Operation]Rule{
 	GlanceConnectors: {Read, User, Nothing},
 	ListQueue:        {Read, User, Nothing},
 	PreviewSchedule:  {Read, User, ToSee},
+	BeginConsent:     {Write, User, ToChange},
+	GetConsent:       {Read, User, Nothing},
 	MakeBadge:        {Write, User, ToChange},
 	RevokeBadge:      {Write, User, ToChange},
 	ListFiles:        {Read, User, ToSee},

@@ -18,6 +18,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for BegunConsentBodyState.
+const (
+	BegunConsentBodyStateConnected BegunConsentBodyState = "connected"
+	BegunConsentBodyStateExpired   BegunConsentBodyState = "expired"
+	BegunConsentBodyStateFailed    BegunConsentBodyState = "failed"
+	BegunConsentBodyStateWaiting   BegunConsentBodyState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the BegunConsentBodyState enum.
+func (e BegunConsentBodyState) Valid() bool {
+	switch e {
+	case BegunConsentBodyStateConnected:
+		return true
+	case BegunConsentBodyStateExpired:
+		return true
+	case BegunConsentBodyStateFailed:
+		return true
+	case BegunConsentBodyStateWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BlackoutMode.
 const (
 	BlackoutModeDefer BlackoutMode = "defer"
@@ -267,6 +291,30 @@ func (e ConnectorPatchScope) Valid() bool {
 	case ConnectorPatchScopeSystem:
 		return true
 	case ConnectorPatchScopeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ConsentState.
+const (
+	ConsentStateConnected ConsentState = "connected"
+	ConsentStateExpired   ConsentState = "expired"
+	ConsentStateFailed    ConsentState = "failed"
+	ConsentStateWaiting   ConsentState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ConsentState enum.
+func (e ConsentState) Valid() bool {
+	switch e {
+	case ConsentStateConnected:
+		return true
+	case ConsentStateExpired:
+		return true
+	case ConsentStateFailed:
+		return true
+	case ConsentStateWaiting:
 		return true
 	default:
 		return false
@@ -1660,6 +1708,33 @@ type BadgeEndedBody struct {
 	ConnectorID int32 `json:"connector_id"`
 }
 
+// BegunConsentBody defines model for BegunConsentBody.
+type BegunConsentBody struct {
+	// Address The provider's, for one use, to be opened in a browser in which you are signed in at the page of this service.
+	Address     string `json:"address"`
+	ConnectorID int32  `json:"connector_id"`
+
+	// EndedAt When it was connected, or failed.
+	EndedAt *time.Time `json:"ended_at"`
+	ID      int64      `json:"id"`
+
+	// Permissions What is asked for there.
+	Permissions []string `json:"permissions"`
+
+	// Problem Why nothing is connected.
+	Problem *string `json:"problem"`
+
+	// Provider Google or Microsoft.
+	Provider string                `json:"provider"`
+	State    BegunConsentBodyState `json:"state"`
+
+	// Until How long an answer is taken.
+	Until time.Time `json:"until"`
+}
+
+// BegunConsentBodyState defines model for BegunConsentBody.State.
+type BegunConsentBodyState string
+
 // Blackout defines model for Blackout.
 type Blackout struct {
 	// Calendar The calendar that has its times.
@@ -2018,6 +2093,25 @@ type ConnectorPatchOverlap string
 
 // ConnectorPatchScope Who may find its documents; user, where you do not say. system: a job of the system, without an owner, which superadmins add.
 type ConnectorPatchScope string
+
+// Consent defines model for Consent.
+type Consent struct {
+	ConnectorID int32 `json:"connector_id"`
+
+	// EndedAt When it was connected, or failed.
+	EndedAt *time.Time `json:"ended_at"`
+	ID      int64      `json:"id"`
+
+	// Problem Why nothing is connected.
+	Problem *string      `json:"problem"`
+	State   ConsentState `json:"state"`
+
+	// Until How long an answer is taken.
+	Until time.Time `json:"until"`
+}
+
+// ConsentState defines model for Consent.State.
+type ConsentState string
 
 // CreateOperationBody defines model for CreateOperationBody.
 type CreateOperationBody struct {
@@ -4736,6 +4830,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/connectors/{id}/badge/revoke (the `ConnectorsBadgeRevoke` operationId).
 	ConnectorsBadgeRevoke(ctx context.Context, id int32, params *ConnectorsBadgeRevokeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ConnectorsConsentsBegin Ask for the consent that a connector reads what somebody has at Google or Microsoft
+	//
+	// Scope: write.
+	//
+	// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+	ConnectorsConsentsBegin(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ConnectorsDisable Switch a connector off; a sync in flight is ended
 	//
 	// Scope: operate.
@@ -4848,6 +4949,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 	ConnectorsWhy(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConsentsGet Show how a consent that you have begun stands
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+	ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeadlettersList List dead letters, in the order in which they were given up
 	//
@@ -5966,6 +6074,23 @@ func (c *Client) ConnectorsBadgeRevoke(ctx context.Context, id int32, params *Co
 	return c.Client.Do(req)
 }
 
+// ConnectorsConsentsBegin Ask for the consent that a connector reads what somebody has at Google or Microsoft
+//
+// Scope: write.
+//
+// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+func (c *Client) ConnectorsConsentsBegin(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConnectorsConsentsBeginRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ConnectorsDisable Switch a connector off; a sync in flight is ended
 //
 // Scope: operate.
@@ -6219,6 +6344,23 @@ func (c *Client) ConnectorsSync(ctx context.Context, id int32, params *Connector
 // Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 func (c *Client) ConnectorsWhy(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewConnectorsWhyRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConsentsGet Show how a consent that you have begun stands
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+func (c *Client) ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConsentsGetRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -9083,6 +9225,40 @@ func NewConnectorsBadgeRevokeRequest(server string, id int32, params *Connectors
 	return req, nil
 }
 
+// NewConnectorsConsentsBeginRequest constructs an http.Request for the ConnectorsConsentsBegin method
+func NewConnectorsConsentsBeginRequest(server string, id int32) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/connectors/%s/consents", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewConnectorsDisableRequest constructs an http.Request for the ConnectorsDisable method
 func NewConnectorsDisableRequest(server string, id int32, params *ConnectorsDisableParams) (*http.Request, error) {
 	var err error
@@ -9915,6 +10091,40 @@ func NewConnectorsWhyRequest(server string, id int32) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/connectors/%s/why", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewConsentsGetRequest constructs an http.Request for the ConsentsGet method
+func NewConsentsGetRequest(server string, id int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/consents/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -13558,6 +13768,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/connectors/{id}/badge/revoke (the `ConnectorsBadgeRevoke` operationId).
 	ConnectorsBadgeRevokeWithResponse(ctx context.Context, id int32, params *ConnectorsBadgeRevokeParams, reqEditors ...RequestEditorFn) (*ConnectorsBadgeRevokeResponse, error)
 
+	// ConnectorsConsentsBeginWithResponse Ask for the consent that a connector reads what somebody has at Google or Microsoft
+	//
+	// Scope: write.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+	ConnectorsConsentsBeginWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsConsentsBeginResponse, error)
+
 	// ConnectorsDisableWithResponse Switch a connector off; a sync in flight is ended
 	//
 	// Scope: operate.
@@ -13692,6 +13911,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 	ConnectorsWhyWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsWhyResponse, error)
+
+	// ConsentsGetWithResponse Show how a consent that you have begun stands
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+	ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error)
 
 	// DeadlettersListWithResponse List dead letters, in the order in which they were given up
 	//
@@ -15474,6 +15702,47 @@ func (r ConnectorsBadgeRevokeResponse) ContentType() string {
 	return ""
 }
 
+type ConnectorsConsentsBeginResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *BegunConsentBody
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ConnectorsConsentsBeginResponse) GetJSON201() *BegunConsentBody {
+	return r.JSON201
+}
+
+// GetBody returns the raw response body bytes
+func (r ConnectorsConsentsBeginResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConnectorsConsentsBeginResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConnectorsConsentsBeginResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConnectorsConsentsBeginResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ConnectorsDisableResponse200Headers the declared response headers of an HTTP 200 response for ConnectorsDisable
 type ConnectorsDisableResponse200Headers struct {
 	ETag *string
@@ -16112,6 +16381,47 @@ func (r ConnectorsWhyResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ConnectorsWhyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ConsentsGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Consent
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ConsentsGetResponse) GetJSON200() *Consent {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r ConsentsGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConsentsGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConsentsGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConsentsGetResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -18999,6 +19309,21 @@ func (c *ClientWithResponses) ConnectorsBadgeRevokeWithResponse(ctx context.Cont
 	return ParseConnectorsBadgeRevokeResponse(rsp)
 }
 
+// ConnectorsConsentsBeginWithResponse Ask for the consent that a connector reads what somebody has at Google or Microsoft
+//
+// Scope: write.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+func (c *ClientWithResponses) ConnectorsConsentsBeginWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsConsentsBeginResponse, error) {
+	rsp, err := c.ConnectorsConsentsBegin(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConnectorsConsentsBeginResponse(rsp)
+}
+
 // ConnectorsDisableWithResponse Switch a connector off; a sync in flight is ended
 //
 // Scope: operate.
@@ -19222,6 +19547,21 @@ func (c *ClientWithResponses) ConnectorsWhyWithResponse(ctx context.Context, id 
 		return nil, err
 	}
 	return ParseConnectorsWhyResponse(rsp)
+}
+
+// ConsentsGetWithResponse Show how a consent that you have begun stands
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+func (c *ClientWithResponses) ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error) {
+	rsp, err := c.ConsentsGet(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConsentsGetResponse(rsp)
 }
 
 // DeadlettersListWithResponse List dead letters, in the order in which they were given up
@@ -21097,6 +21437,32 @@ func ParseConnectorsBadgeRevokeResponse(rsp *http.Response) (*ConnectorsBadgeRev
 	return response, nil
 }
 
+// ParseConnectorsConsentsBeginResponse parses an HTTP response from a ConnectorsConsentsBeginWithResponse call
+func ParseConnectorsConsentsBeginResponse(rsp *http.Response) (*ConnectorsConsentsBeginResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConnectorsConsentsBeginResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest BegunConsentBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseConnectorsDisableResponse parses an HTTP response from a ConnectorsDisableWithResponse call
 func ParseConnectorsDisableResponse(rsp *http.Response) (*ConnectorsDisableResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21548,6 +21914,32 @@ func ParseConnectorsWhyResponse(rsp *http.Response) (*ConnectorsWhyResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest WhyBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseConsentsGetResponse parses an HTTP response from a ConsentsGetWithResponse call
+func ParseConsentsGetResponse(rsp *http.Response) (*ConsentsGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConsentsGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Consent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ var forRoles = map[identity.Role][]identity.Operation{
 	identity.User: {
 		identity.Me, identity.ListConnectors, identity.GetConnector, identity.CreateConnector, identity.UpdateConnector, identity.DeleteConnector,
 		identity.SyncConnector, identity.EnableConnector, identity.DisableConnector, identity.ConnectorRuns, identity.ConnectorStatus,
-		identity.WhyConnector, identity.GlanceConnectors, identity.ListQueue, identity.PreviewSchedule, identity.MakeBadge, identity.RevokeBadge,
+		identity.WhyConnector, identity.GlanceConnectors, identity.ListQueue, identity.PreviewSchedule, identity.BeginConsent, identity.GetConsent, identity.MakeBadge, identity.RevokeBadge,
 		identity.ListFiles, identity.GetFile, identity.UploadFiles, identity.PutFile, identity.DeleteFile, identity.ListDocuments,
 		identity.FailedDocuments, identity.FindDocuments, identity.Search, identity.ListRuns, identity.GetRun, identity.CancelRun, identity.ListTypes,
 		identity.ListTokens, identity.CreateToken, identity.RevokeToken, identity.ListAudit, identity.ListLimits, identity.GetLimit,
