@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/services/connector/consent"
 	"github.com/echomind/sync/testonly/signintest"
 )
@@ -86,6 +87,22 @@ func TestAConsentThatWasBegunOverRESTIsTakenFromABrowserOfTheSameUserAtTheSameAd
 	require.Equal(t, "expired", me.get(path)["state"])
 	require.Zero(t, c.tokensAsked())
 	require.Empty(t, c.credentials(id, consent.GoogleDrive))
+}
+
+func TestAConsentThatWasBegunOverRESTIsTakenAtTheAddressThatTheProviderWasTold(t *testing.T) {
+	t.Parallel()
+	var first api.Config
+	c := newConsenting(t, func(cfg *api.Config) { first = *cfg })
+	id := c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	other := c.replica(func(cfg *api.Config) { cfg.Secrets, cfg.Consent = first.Secrets, c.config })
+	path, address := c.begun(me, id)
+	back := c.consents(address)
+	page := caller{other, me.token}.signedIn().get(back)
+	require.Equal(t, http.StatusConflict, page.status, page.text)
+	require.Zero(t, c.tokensAsked())
+	require.Equal(t, "waiting", me.get(path)["state"])
+	require.Equal(t, http.StatusOK, me.signedIn().get(back).status)
 }
 
 func TestAConsentThatFailsSaysWhyOverREST(t *testing.T) {

@@ -237,8 +237,7 @@ func TestWhatDoesNotWorkThroughAServerSaysSoAndAsksNobodyElse(t *testing.T) {
 	u.add()
 	u.signedIn(u.token(1, identity.Superadmin))
 	for command, says := range map[string]string{
-		"connect google --connector 1":               "accounts are connected at the page of a source, which the server has; set DATABASE_URL (",
-		"import crontab " + os.DevNull + " --user 1": "does not work through a server yet: set DATABASE_URL (",
+		"import crontab " + os.DevNull + " --user 1": "under a key that leaves no server; set DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY where there are secrets (",
 		"migrate up":                    "does not work through a server: a schema is changed on its database; set DATABASE_URL (",
 		"migrate status":                "a schema is changed on its database; set DATABASE_URL (",
 		"secrets rotate":                "the key that secrets are encrypted with leaves no server; set DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY (",
