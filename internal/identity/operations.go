@@ -22,6 +22,8 @@ const (
 	GlanceConnectors Operation = "connectors.glance"
 	ListQueue        Operation = "queue.list"
 	PreviewSchedule  Operation = "connectors.schedule.preview"
+	BeginConsent     Operation = "connectors.consents.begin"
+	GetConsent       Operation = "consents.get"
 	MakeBadge        Operation = "connectors.badge.make"
 	RevokeBadge      Operation = "connectors.badge.revoke"
 	ListFiles        Operation = "files.list"
@@ -40,6 +42,11 @@ const (
 	PutType          Operation = "types.put"
 	ListUsers        Operation = "users.list"
 	ListLinks        Operation = "users.links.list"
+	GetUser          Operation = "users.get"
+	UpdateUser       Operation = "users.update"
+	RemoveUser       Operation = "users.remove"
+	LinkUser         Operation = "users.links.put"
+	UnlinkUser       Operation = "users.links.remove"
 	ShowStatus       Operation = "status"
 	ListTokens       Operation = "tokens.list"
 	CreateToken      Operation = "tokens.create"
@@ -143,6 +150,8 @@ var rules = map[Operation]Rule{
 	GlanceConnectors: {Read, User, Nothing},
 	ListQueue:        {Read, User, Nothing},
 	PreviewSchedule:  {Read, User, ToSee},
+	BeginConsent:     {Write, User, ToChange},
+	GetConsent:       {Read, User, Nothing},
 	MakeBadge:        {Write, User, ToChange},
 	RevokeBadge:      {Write, User, ToChange},
 	ListFiles:        {Read, User, ToSee},
@@ -161,6 +170,11 @@ var rules = map[Operation]Rule{
 	PutType:          {Administer, Superadmin, Nothing},
 	ListUsers:        {Read, Superadmin, Nothing},
 	ListLinks:        {Read, Superadmin, Nothing},
+	GetUser:          {Read, Superadmin, Nothing},
+	UpdateUser:       {Administer, Superadmin, Nothing},
+	RemoveUser:       {Administer, Superadmin, Nothing},
+	LinkUser:         {Administer, Superadmin, Nothing},
+	UnlinkUser:       {Administer, Superadmin, Nothing},
 	ShowStatus:       {Read, Superadmin, Nothing},
 	ListTokens:       {Read, User, Nothing},
 	CreateToken:      {Write, User, Nothing},

@@ -18,6 +18,30 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
+// Defines values for BegunConsentBodyState.
+const (
+	BegunConsentBodyStateConnected BegunConsentBodyState = "connected"
+	BegunConsentBodyStateExpired   BegunConsentBodyState = "expired"
+	BegunConsentBodyStateFailed    BegunConsentBodyState = "failed"
+	BegunConsentBodyStateWaiting   BegunConsentBodyState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the BegunConsentBodyState enum.
+func (e BegunConsentBodyState) Valid() bool {
+	switch e {
+	case BegunConsentBodyStateConnected:
+		return true
+	case BegunConsentBodyStateExpired:
+		return true
+	case BegunConsentBodyStateFailed:
+		return true
+	case BegunConsentBodyStateWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BlackoutMode.
 const (
 	BlackoutModeDefer BlackoutMode = "defer"
@@ -267,6 +291,30 @@ func (e ConnectorPatchScope) Valid() bool {
 	case ConnectorPatchScopeSystem:
 		return true
 	case ConnectorPatchScopeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ConsentState.
+const (
+	ConsentStateConnected ConsentState = "connected"
+	ConsentStateExpired   ConsentState = "expired"
+	ConsentStateFailed    ConsentState = "failed"
+	ConsentStateWaiting   ConsentState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ConsentState enum.
+func (e ConsentState) Valid() bool {
+	switch e {
+	case ConsentStateConnected:
+		return true
+	case ConsentStateExpired:
+		return true
+	case ConsentStateFailed:
+		return true
+	case ConsentStateWaiting:
 		return true
 	default:
 		return false
@@ -558,6 +606,33 @@ func (e LetterDocumentStatus) Valid() bool {
 	case LetterDocumentStatusPartial:
 		return true
 	case LetterDocumentStatusStored:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for LetterDoneWhy.
+const (
+	LetterDoneWhyDisabled   LetterDoneWhy = "disabled"
+	LetterDoneWhyGone       LetterDoneWhy = "gone"
+	LetterDoneWhyNobodys    LetterDoneWhy = "nobodys"
+	LetterDoneWhyOther      LetterDoneWhy = "other"
+	LetterDoneWhyParameters LetterDoneWhy = "parameters"
+)
+
+// Valid indicates whether the value is a known member of the LetterDoneWhy enum.
+func (e LetterDoneWhy) Valid() bool {
+	switch e {
+	case LetterDoneWhyDisabled:
+		return true
+	case LetterDoneWhyGone:
+		return true
+	case LetterDoneWhyNobodys:
+		return true
+	case LetterDoneWhyOther:
+		return true
+	case LetterDoneWhyParameters:
 		return true
 	default:
 		return false
@@ -1065,6 +1140,27 @@ func (e TypeKind) Valid() bool {
 	case TypeKindJob:
 		return true
 	case TypeKindSource:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateUserBodyRole.
+const (
+	UpdateUserBodyRoleAdmin      UpdateUserBodyRole = "admin"
+	UpdateUserBodyRoleSuperadmin UpdateUserBodyRole = "superadmin"
+	UpdateUserBodyRoleUser       UpdateUserBodyRole = "user"
+)
+
+// Valid indicates whether the value is a known member of the UpdateUserBodyRole enum.
+func (e UpdateUserBodyRole) Valid() bool {
+	switch e {
+	case UpdateUserBodyRoleAdmin:
+		return true
+	case UpdateUserBodyRoleSuperadmin:
+		return true
+	case UpdateUserBodyRoleUser:
 		return true
 	default:
 		return false
@@ -1612,6 +1708,33 @@ type BadgeEndedBody struct {
 	ConnectorID int32 `json:"connector_id"`
 }
 
+// BegunConsentBody defines model for BegunConsentBody.
+type BegunConsentBody struct {
+	// Address The provider's, for one use, to be opened in a browser in which you are signed in at the page of this service.
+	Address     string `json:"address"`
+	ConnectorID int32  `json:"connector_id"`
+
+	// EndedAt When it was connected, or failed.
+	EndedAt *time.Time `json:"ended_at"`
+	ID      int64      `json:"id"`
+
+	// Permissions What is asked for there.
+	Permissions []string `json:"permissions"`
+
+	// Problem Why nothing is connected.
+	Problem *string `json:"problem"`
+
+	// Provider Google or Microsoft.
+	Provider string                `json:"provider"`
+	State    BegunConsentBodyState `json:"state"`
+
+	// Until How long an answer is taken.
+	Until time.Time `json:"until"`
+}
+
+// BegunConsentBodyState defines model for BegunConsentBody.State.
+type BegunConsentBodyState string
+
 // Blackout defines model for Blackout.
 type Blackout struct {
 	// Calendar The calendar that has its times.
@@ -1716,6 +1839,15 @@ type CalendarTime struct {
 	From time.Time  `json:"from"`
 	Name string     `json:"name"`
 	To   *time.Time `json:"to"`
+}
+
+// Called defines model for Called.
+type Called struct {
+	// Issuer The address of the issuer, or header: and the name of a proxy's header in small letters.
+	Issuer string `json:"issuer"`
+
+	// Subject What the issuer calls the person: the claim sub, or the header's value.
+	Subject string `json:"subject"`
 }
 
 // ChangedWebhookBody defines model for ChangedWebhookBody.
@@ -1961,6 +2093,25 @@ type ConnectorPatchOverlap string
 
 // ConnectorPatchScope Who may find its documents; user, where you do not say. system: a job of the system, without an owner, which superadmins add.
 type ConnectorPatchScope string
+
+// Consent defines model for Consent.
+type Consent struct {
+	ConnectorID int32 `json:"connector_id"`
+
+	// EndedAt When it was connected, or failed.
+	EndedAt *time.Time `json:"ended_at"`
+	ID      int64      `json:"id"`
+
+	// Problem Why nothing is connected.
+	Problem *string      `json:"problem"`
+	State   ConsentState `json:"state"`
+
+	// Until How long an answer is taken.
+	Until time.Time `json:"until"`
+}
+
+// ConsentState defines model for Consent.State.
+type ConsentState string
 
 // CreateOperationBody defines model for CreateOperationBody.
 type CreateOperationBody struct {
@@ -2438,6 +2589,23 @@ type LetterDocument struct {
 // LetterDocumentStatus defines model for LetterDocument.Status.
 type LetterDocumentStatus string
 
+// LetterDone defines model for LetterDone.
+type LetterDone struct {
+	ConnectorID *int32  `json:"connector_id"`
+	ID          int64   `json:"id"`
+	Session     *string `json:"session"`
+	SourceID    *string `json:"source_id"`
+
+	// TriggerRequestedAt Which sync of its connector fetches it again; null where it is not replayed.
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at"`
+
+	// Why Null: it is done. Why it stays: it names no connector, its connector was deleted or is disabled, its run was asked for with parameters; other: left says what.
+	Why *LetterDoneWhy `json:"why"`
+}
+
+// LetterDoneWhy Null: it is done. Why it stays: it names no connector, its connector was deleted or is disabled, its run was asked for with parameters; other: left says what.
+type LetterDoneWhy string
+
 // LetterGroup defines model for LetterGroup.
 type LetterGroup struct {
 	// Connectors Up to five of them.
@@ -2517,6 +2685,16 @@ type LinkPageBody struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// LinkUserBody defines model for LinkUserBody.
+type LinkUserBody struct {
+	// Issuer The address of the issuer, or header: and the name of a proxy's header in small letters.
+	Issuer string `json:"issuer"`
+
+	// Subject What the issuer calls the person: the claim sub, or the header's value.
+	Subject string `json:"subject"`
+	UserID  int32  `json:"user_id"`
+}
+
 // Lock defines model for Lock.
 type Lock struct {
 	AcquiredAt    *time.Time `json:"acquired_at"`
@@ -2549,8 +2727,11 @@ type ManyDoneBody struct {
 	Done int64 `json:"done"`
 
 	// Left Those that cannot be replayed, or dropped, now, by why. They stay.
-	Left   []LettersLeft `json:"left"`
-	Looked int64         `json:"looked"`
+	Left []LettersLeft `json:"left"`
+
+	// Letters Where each is asked for: what came of each, those of one connector together.
+	Letters *[]LetterDone `json:"letters,omitempty"`
+	Looked  int64         `json:"looked"`
 
 	// NextPageToken Null where all were looked at that there were at the first request; else send it in the next one, until it is null.
 	NextPageToken *string `json:"next_page_token"`
@@ -2560,13 +2741,16 @@ type ManyDoneBody struct {
 type ManyLettersBody struct {
 	ConnectorID *int32 `json:"connector_id,omitempty"`
 
+	// Each Says in letters what came of each.
+	Each *bool `json:"each,omitempty"`
+
 	// PageToken The next_page_token of the request before, with the same filter: goes on behind what that has looked at.
 	PageToken *string `json:"page_token,omitempty"`
 
 	// Reason Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given.
 	Reason *string `json:"reason,omitempty"`
 
-	// Subject Of this original subject, as of /deadletters.
+	// Subject Of this original subject, as of /deadletters; > is all.
 	Subject *string `json:"subject,omitempty"`
 }
 
@@ -3027,6 +3211,15 @@ type ReleasedLockBody struct {
 	Key       string    `json:"key"`
 }
 
+// RemovedUserBody defines model for RemovedUserBody.
+type RemovedUserBody struct {
+	TokensRevoked int64 `json:"tokens_revoked"`
+
+	// Unlinked How many subjects of issuers are this user no more.
+	Unlinked int64 `json:"unlinked"`
+	UserID   int32 `json:"user_id"`
+}
+
 // ReplayedBody defines model for ReplayedBody.
 type ReplayedBody struct {
 	ConnectorID        int32     `json:"connector_id"`
@@ -3362,6 +3555,22 @@ type TypeKind string
 type TypeListBody struct {
 	Types *[]Type `json:"types"`
 }
+
+// UpdateUserBody defines model for UpdateUserBody.
+type UpdateUserBody struct {
+	// Lead Groups that the user is in and leads.
+	Lead *[]string `json:"lead,omitempty"`
+
+	// Leave Groups that the user is not in any more.
+	Leave *[]string `json:"leave,omitempty"`
+
+	// Member Groups that the user is in, and does not lead.
+	Member *[]string           `json:"member,omitempty"`
+	Role   *UpdateUserBodyRole `json:"role,omitempty"`
+}
+
+// UpdateUserBodyRole defines model for UpdateUserBody.Role.
+type UpdateUserBodyRole string
 
 // Upstream defines model for Upstream.
 type Upstream struct {
@@ -4159,6 +4368,18 @@ type UsersLinksListParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// UsersRemoveParams defines parameters for UsersRemove.
+type UsersRemoveParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
+// UsersUpdateParams defines parameters for UsersUpdate.
+type UsersUpdateParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
 // WebhooksListParams defines parameters for WebhooksList.
 type WebhooksListParams struct {
 	// UserID Whose; a superadmin sees everybody's.
@@ -4271,6 +4492,15 @@ type TokensCreateJSONRequestBody = NewTokenBody
 
 // TypesPutJSONRequestBody defines body for TypesPut for application/json ContentType.
 type TypesPutJSONRequestBody = PutTypeBody
+
+// UsersLinksPutJSONRequestBody defines body for UsersLinksPut for application/json ContentType.
+type UsersLinksPutJSONRequestBody = LinkUserBody
+
+// UsersLinksRemoveJSONRequestBody defines body for UsersLinksRemove for application/json ContentType.
+type UsersLinksRemoveJSONRequestBody = Called
+
+// UsersUpdateJSONRequestBody defines body for UsersUpdate for application/json ContentType.
+type UsersUpdateJSONRequestBody = UpdateUserBody
 
 // WebhooksCreateJSONRequestBody defines body for WebhooksCreate for application/json ContentType.
 type WebhooksCreateJSONRequestBody = NewWebhookBody
@@ -4600,6 +4830,13 @@ type ClientInterface interface {
 	// Corresponds with POST /api/v1/connectors/{id}/badge/revoke (the `ConnectorsBadgeRevoke` operationId).
 	ConnectorsBadgeRevoke(ctx context.Context, id int32, params *ConnectorsBadgeRevokeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ConnectorsConsentsBegin Ask for the consent that a connector reads what somebody has at Google or Microsoft
+	//
+	// Scope: write.
+	//
+	// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+	ConnectorsConsentsBegin(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ConnectorsDisable Switch a connector off; a sync in flight is ended
 	//
 	// Scope: operate.
@@ -4712,6 +4949,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 	ConnectorsWhy(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConsentsGet Show how a consent that you have begun stands
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+	ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeadlettersList List dead letters, in the order in which they were given up
 	//
@@ -5107,6 +5351,74 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 	UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksPutWithBody Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksPut Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPut(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksRemoveWithBody Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersLinksRemove Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemove(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersRemove Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+	//
+	// Scope: admin.
+	//
+	// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+	UsersRemove(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersGet Show a user's role and groups
+	//
+	// Scope: read.
+	//
+	// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+	UsersGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersUpdateWithBody Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithBody(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UsersUpdate Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdate(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WebhooksList List your webhooks
 	//
@@ -5762,6 +6074,23 @@ func (c *Client) ConnectorsBadgeRevoke(ctx context.Context, id int32, params *Co
 	return c.Client.Do(req)
 }
 
+// ConnectorsConsentsBegin Ask for the consent that a connector reads what somebody has at Google or Microsoft
+//
+// Scope: write.
+//
+// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+func (c *Client) ConnectorsConsentsBegin(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConnectorsConsentsBeginRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ConnectorsDisable Switch a connector off; a sync in flight is ended
 //
 // Scope: operate.
@@ -6015,6 +6344,23 @@ func (c *Client) ConnectorsSync(ctx context.Context, id int32, params *Connector
 // Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 func (c *Client) ConnectorsWhy(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewConnectorsWhyRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConsentsGet Show how a consent that you have begun stands
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+func (c *Client) ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConsentsGetRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -6920,6 +7266,154 @@ func (c *Client) UsersList(ctx context.Context, params *UsersListParams, reqEdit
 // Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 func (c *Client) UsersLinksList(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUsersLinksListRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksPutWithBody Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *Client) UsersLinksPutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksPutRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksPut Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *Client) UsersLinksPut(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksPutRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksRemoveWithBody Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *Client) UsersLinksRemoveWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksRemoveRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersLinksRemove Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *Client) UsersLinksRemove(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersLinksRemoveRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersRemove Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+//
+// Scope: admin.
+//
+// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+func (c *Client) UsersRemove(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersRemoveRequest(c.Server, userID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersGet Show a user's role and groups
+//
+// Scope: read.
+//
+// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+func (c *Client) UsersGet(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersGetRequest(c.Server, userID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersUpdateWithBody Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *Client) UsersUpdateWithBody(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersUpdateRequestWithBody(c.Server, userID, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UsersUpdate Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *Client) UsersUpdate(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUsersUpdateRequest(c.Server, userID, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -8731,6 +9225,40 @@ func NewConnectorsBadgeRevokeRequest(server string, id int32, params *Connectors
 	return req, nil
 }
 
+// NewConnectorsConsentsBeginRequest constructs an http.Request for the ConnectorsConsentsBegin method
+func NewConnectorsConsentsBeginRequest(server string, id int32) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/connectors/%s/consents", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewConnectorsDisableRequest constructs an http.Request for the ConnectorsDisable method
 func NewConnectorsDisableRequest(server string, id int32, params *ConnectorsDisableParams) (*http.Request, error) {
 	var err error
@@ -9563,6 +10091,40 @@ func NewConnectorsWhyRequest(server string, id int32) (*http.Request, error) {
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/connectors/%s/why", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewConsentsGetRequest constructs an http.Request for the ConsentsGet method
+func NewConsentsGetRequest(server string, id int64) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/consents/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -12132,6 +12694,231 @@ func NewUsersLinksListRequest(server string, params *UsersLinksListParams) (*htt
 	return req, nil
 }
 
+// NewUsersLinksPutRequest calls the generic UsersLinksPut builder with application/json body
+func NewUsersLinksPutRequest(server string, body UsersLinksPutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersLinksPutRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUsersLinksPutRequestWithBody constructs an http.Request for the UsersLinksPut method, with any body, and a specified content type
+func NewUsersLinksPutRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/links")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUsersLinksRemoveRequest calls the generic UsersLinksRemove builder with application/json body
+func NewUsersLinksRemoveRequest(server string, body UsersLinksRemoveJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersLinksRemoveRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewUsersLinksRemoveRequestWithBody constructs an http.Request for the UsersLinksRemove method, with any body, and a specified content type
+func NewUsersLinksRemoveRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/links/remove")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewUsersRemoveRequest constructs an http.Request for the UsersRemove method
+func NewUsersRemoveRequest(server string, userID int32, params *UsersRemoveParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUsersGetRequest constructs an http.Request for the UsersGet method
+func NewUsersGetRequest(server string, userID int32) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUsersUpdateRequest calls the generic UsersUpdate builder with application/json body
+func NewUsersUpdateRequest(server string, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUsersUpdateRequestWithBody(server, userID, params, "application/json", bodyReader)
+}
+
+// NewUsersUpdateRequestWithBody constructs an http.Request for the UsersUpdate method, with any body, and a specified content type
+func NewUsersUpdateRequestWithBody(server string, userID int32, params *UsersUpdateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "user_id", userID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/users/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewWebhooksListRequest constructs an http.Request for the WebhooksList method
 func NewWebhooksListRequest(server string, params *WebhooksListParams) (*http.Request, error) {
 	var err error
@@ -12981,6 +13768,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/connectors/{id}/badge/revoke (the `ConnectorsBadgeRevoke` operationId).
 	ConnectorsBadgeRevokeWithResponse(ctx context.Context, id int32, params *ConnectorsBadgeRevokeParams, reqEditors ...RequestEditorFn) (*ConnectorsBadgeRevokeResponse, error)
 
+	// ConnectorsConsentsBeginWithResponse Ask for the consent that a connector reads what somebody has at Google or Microsoft
+	//
+	// Scope: write.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+	ConnectorsConsentsBeginWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsConsentsBeginResponse, error)
+
 	// ConnectorsDisableWithResponse Switch a connector off; a sync in flight is ended
 	//
 	// Scope: operate.
@@ -13115,6 +13911,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/connectors/{id}/why (the `ConnectorsWhy` operationId).
 	ConnectorsWhyWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsWhyResponse, error)
+
+	// ConsentsGetWithResponse Show how a consent that you have begun stands
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+	ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error)
 
 	// DeadlettersListWithResponse List dead letters, in the order in which they were given up
 	//
@@ -13574,6 +14379,78 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/users/links (the `UsersLinksList` operationId).
 	UsersLinksListWithResponse(ctx context.Context, params *UsersLinksListParams, reqEditors ...RequestEditorFn) (*UsersLinksListResponse, error)
+
+	// UsersLinksPutWithBodyWithResponse Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error)
+
+	// UsersLinksPutWithResponse Say which user somebody is whom an issuer signs in
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+	UsersLinksPutWithResponse(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error)
+
+	// UsersLinksRemoveWithBodyWithResponse Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error)
+
+	// UsersLinksRemoveWithResponse Say that somebody whom an issuer signs in is no user any more
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+	UsersLinksRemoveWithResponse(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error)
+
+	// UsersRemoveWithResponse Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+	//
+	// Scope: admin.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+	UsersRemoveWithResponse(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*UsersRemoveResponse, error)
+
+	// UsersGetWithResponse Show a user's role and groups
+	//
+	// Scope: read.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+	UsersGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*UsersGetResponse, error)
+
+	// UsersUpdateWithBodyWithResponse Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithBodyWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error)
+
+	// UsersUpdateWithResponse Set a user's role and groups; what is not given stays
+	//
+	// Scope: admin.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+	UsersUpdateWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error)
 
 	// WebhooksListWithResponse List your webhooks
 	//
@@ -14825,6 +15702,47 @@ func (r ConnectorsBadgeRevokeResponse) ContentType() string {
 	return ""
 }
 
+type ConnectorsConsentsBeginResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *BegunConsentBody
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ConnectorsConsentsBeginResponse) GetJSON201() *BegunConsentBody {
+	return r.JSON201
+}
+
+// GetBody returns the raw response body bytes
+func (r ConnectorsConsentsBeginResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConnectorsConsentsBeginResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConnectorsConsentsBeginResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConnectorsConsentsBeginResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ConnectorsDisableResponse200Headers the declared response headers of an HTTP 200 response for ConnectorsDisable
 type ConnectorsDisableResponse200Headers struct {
 	ETag *string
@@ -15463,6 +16381,47 @@ func (r ConnectorsWhyResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ConnectorsWhyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ConsentsGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Consent
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ConsentsGetResponse) GetJSON200() *Consent {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r ConsentsGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConsentsGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConsentsGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConsentsGetResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -17261,6 +18220,225 @@ func (r UsersLinksListResponse) ContentType() string {
 	return ""
 }
 
+type UsersLinksPutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Link
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersLinksPutResponse) GetJSON200() *Link {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersLinksPutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersLinksPutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersLinksPutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersLinksPutResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersLinksRemoveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Link
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersLinksRemoveResponse) GetJSON200() *Link {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersLinksRemoveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersLinksRemoveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersLinksRemoveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersLinksRemoveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UsersRemoveResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RemovedUserBody
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersRemoveResponse) GetJSON200() *RemovedUserBody {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersRemoveResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersRemoveResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersRemoveResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersRemoveResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UsersGetResponse200Headers the declared response headers of an HTTP 200 response for UsersGet
+type UsersGetResponse200Headers struct {
+	ETag *string
+}
+
+type UsersGetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *User
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UsersGetResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersGetResponse) GetJSON200() *User {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersGetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersGetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersGetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersGetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UsersUpdateResponse200Headers the declared response headers of an HTTP 200 response for UsersUpdate
+type UsersUpdateResponse200Headers struct {
+	ETag *string
+}
+
+type UsersUpdateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *User
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UsersUpdateResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UsersUpdateResponse) GetJSON200() *User {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r UsersUpdateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UsersUpdateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UsersUpdateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UsersUpdateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WebhooksListResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -18131,6 +19309,21 @@ func (c *ClientWithResponses) ConnectorsBadgeRevokeWithResponse(ctx context.Cont
 	return ParseConnectorsBadgeRevokeResponse(rsp)
 }
 
+// ConnectorsConsentsBeginWithResponse Ask for the consent that a connector reads what somebody has at Google or Microsoft
+//
+// Scope: write.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/connectors/{id}/consents (the `ConnectorsConsentsBegin` operationId).
+func (c *ClientWithResponses) ConnectorsConsentsBeginWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConnectorsConsentsBeginResponse, error) {
+	rsp, err := c.ConnectorsConsentsBegin(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConnectorsConsentsBeginResponse(rsp)
+}
+
 // ConnectorsDisableWithResponse Switch a connector off; a sync in flight is ended
 //
 // Scope: operate.
@@ -18354,6 +19547,21 @@ func (c *ClientWithResponses) ConnectorsWhyWithResponse(ctx context.Context, id 
 		return nil, err
 	}
 	return ParseConnectorsWhyResponse(rsp)
+}
+
+// ConsentsGetWithResponse Show how a consent that you have begun stands
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
+func (c *ClientWithResponses) ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error) {
+	rsp, err := c.ConsentsGet(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConsentsGetResponse(rsp)
 }
 
 // DeadlettersListWithResponse List dead letters, in the order in which they were given up
@@ -19119,6 +20327,126 @@ func (c *ClientWithResponses) UsersLinksListWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseUsersLinksListResponse(rsp)
+}
+
+// UsersLinksPutWithBodyWithResponse Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *ClientWithResponses) UsersLinksPutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error) {
+	rsp, err := c.UsersLinksPutWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksPutResponse(rsp)
+}
+
+// UsersLinksPutWithResponse Say which user somebody is whom an issuer signs in
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links (the `UsersLinksPut` operationId).
+func (c *ClientWithResponses) UsersLinksPutWithResponse(ctx context.Context, body UsersLinksPutJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksPutResponse, error) {
+	rsp, err := c.UsersLinksPut(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksPutResponse(rsp)
+}
+
+// UsersLinksRemoveWithBodyWithResponse Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *ClientWithResponses) UsersLinksRemoveWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error) {
+	rsp, err := c.UsersLinksRemoveWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksRemoveResponse(rsp)
+}
+
+// UsersLinksRemoveWithResponse Say that somebody whom an issuer signs in is no user any more
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/users/links/remove (the `UsersLinksRemove` operationId).
+func (c *ClientWithResponses) UsersLinksRemoveWithResponse(ctx context.Context, body UsersLinksRemoveJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersLinksRemoveResponse, error) {
+	rsp, err := c.UsersLinksRemove(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersLinksRemoveResponse(rsp)
+}
+
+// UsersRemoveWithResponse Revoke a user's tokens, forget their role and groups, and have no issuer sign them in; their connectors stay
+//
+// Scope: admin.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/users/{user_id} (the `UsersRemove` operationId).
+func (c *ClientWithResponses) UsersRemoveWithResponse(ctx context.Context, userID int32, params *UsersRemoveParams, reqEditors ...RequestEditorFn) (*UsersRemoveResponse, error) {
+	rsp, err := c.UsersRemove(ctx, userID, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersRemoveResponse(rsp)
+}
+
+// UsersGetWithResponse Show a user's role and groups
+//
+// Scope: read.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/users/{user_id} (the `UsersGet` operationId).
+func (c *ClientWithResponses) UsersGetWithResponse(ctx context.Context, userID int32, reqEditors ...RequestEditorFn) (*UsersGetResponse, error) {
+	rsp, err := c.UsersGet(ctx, userID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersGetResponse(rsp)
+}
+
+// UsersUpdateWithBodyWithResponse Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *ClientWithResponses) UsersUpdateWithBodyWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error) {
+	rsp, err := c.UsersUpdateWithBody(ctx, userID, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersUpdateResponse(rsp)
+}
+
+// UsersUpdateWithResponse Set a user's role and groups; what is not given stays
+//
+// Scope: admin.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/users/{user_id} (the `UsersUpdate` operationId).
+func (c *ClientWithResponses) UsersUpdateWithResponse(ctx context.Context, userID int32, params *UsersUpdateParams, body UsersUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*UsersUpdateResponse, error) {
+	rsp, err := c.UsersUpdate(ctx, userID, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUsersUpdateResponse(rsp)
 }
 
 // WebhooksListWithResponse List your webhooks
@@ -20109,6 +21437,32 @@ func ParseConnectorsBadgeRevokeResponse(rsp *http.Response) (*ConnectorsBadgeRev
 	return response, nil
 }
 
+// ParseConnectorsConsentsBeginResponse parses an HTTP response from a ConnectorsConsentsBeginWithResponse call
+func ParseConnectorsConsentsBeginResponse(rsp *http.Response) (*ConnectorsConsentsBeginResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConnectorsConsentsBeginResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest BegunConsentBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseConnectorsDisableResponse parses an HTTP response from a ConnectorsDisableWithResponse call
 func ParseConnectorsDisableResponse(rsp *http.Response) (*ConnectorsDisableResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20560,6 +21914,32 @@ func ParseConnectorsWhyResponse(rsp *http.Response) (*ConnectorsWhyResponse, err
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest WhyBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseConsentsGetResponse parses an HTTP response from a ConsentsGetWithResponse call
+func ParseConsentsGetResponse(rsp *http.Response) (*ConsentsGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConsentsGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Consent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -21775,6 +23155,162 @@ func ParseUsersLinksListResponse(rsp *http.Response) (*UsersLinksListResponse, e
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseUsersLinksPutResponse parses an HTTP response from a UsersLinksPutWithResponse call
+func ParseUsersLinksPutResponse(rsp *http.Response) (*UsersLinksPutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersLinksPutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Link
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersLinksRemoveResponse parses an HTTP response from a UsersLinksRemoveWithResponse call
+func ParseUsersLinksRemoveResponse(rsp *http.Response) (*UsersLinksRemoveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersLinksRemoveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Link
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersRemoveResponse parses an HTTP response from a UsersRemoveWithResponse call
+func ParseUsersRemoveResponse(rsp *http.Response) (*UsersRemoveResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersRemoveResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RemovedUserBody
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUsersGetResponse parses an HTTP response from a UsersGetWithResponse call
+func ParseUsersGetResponse(rsp *http.Response) (*UsersGetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersGetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest User
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UsersGetResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUsersUpdateResponse parses an HTTP response from a UsersUpdateWithResponse call
+func ParseUsersUpdateResponse(rsp *http.Response) (*UsersUpdateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UsersUpdateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest User
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UsersUpdateResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

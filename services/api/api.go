@@ -192,6 +192,7 @@ func (a *API) routes() {
 	a.identityRoutes()
 	a.typeRoutes()
 	a.userRoutes()
+	a.consentRoutes()
 	a.statusRoutes()
 	a.connectorRoutes()
 	a.uploadRoutes()

@@ -2,12 +2,12 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -29,6 +29,8 @@ const (
 	mostConsent = 3800
 	// consentPurpose is what it is sealed as.
 	consentPurpose = "page.consent"
+	// consentNote is what the audit says of it.
+	consentNote = "consent in a browser"
 )
 
 // askedConsent is a consent that somebody was asked for, as their browser keeps it, sealed.
@@ -39,6 +41,9 @@ type askedConsent struct {
 	// Readers are who finds what is stored, as it was said.
 	Readers string
 	Until   time.Time
+
+	// rest: it was begun over REST, and is kept by the service.
+	rest bool
 }
 
 // isOf returns an error where the connector is not any more what somebody was asked about.
@@ -75,17 +80,26 @@ func (h host) Provider(connectorType string) (name string, asks bool) {
 
 // AskConsent is where whom a request serves may consent that a connector reads what they have at its provider, and what their browser keeps meanwhile.
 func (h host) AskConsent(r *http.Request, id int32) (asked page.Consent, kept string, err error) {
-	c, err := h.connects(r.Context(), id)
+	asked, _, kept, err = h.asks(r.Context(), id, originOf(r))
 	if err != nil {
 		return asked, "", h.failed(r.Context(), err)
 	}
-	flow := askedConsent{Connector: id, UserID: requestOf(r.Context()).UserID, Type: c.Type, Readers: readersOf(c), Until: time.Now().Add(consentTime)}
-	if flow.Redirect, err = h.comesBackTo(r); err != nil {
-		return asked, "", h.failed(r.Context(), err)
+	return asked, kept, nil
+}
+
+// asks begins a consent for a connector; what is kept of it is sealed.
+func (h host) asks(ctx context.Context, id int32, here string) (asked page.Consent, flow askedConsent, kept string, err error) {
+	c, err := h.connects(ctx, id)
+	if err != nil {
+		return asked, flow, "", err
+	}
+	flow = askedConsent{Connector: id, UserID: requestOf(ctx).UserID, Type: c.Type, Readers: readersOf(c), Until: time.Now().Add(consentTime)}
+	if flow.Redirect, err = h.comesBackTo(here); err != nil {
+		return asked, flow, "", err
 	}
 	code, err := h.codeOf(c, flow.Redirect)
 	if err != nil {
-		return asked, "", h.failed(r.Context(), problem.Invalid("config", err.Error()))
+		return asked, flow, "", problem.Invalid("config", err.Error())
 	}
 	asked.Provider, _ = h.Provider(c.Type)
 	asked.Address, flow.Begun = code.Begin()
@@ -97,40 +111,47 @@ func (h host) AskConsent(r *http.Request, id int32) (asked page.Consent, kept st
 	if err == nil && len(kept) > mostConsent {
 		err = problem.Invalid("address", "of this page is too long for a browser to keep")
 	}
-	if err != nil {
-		return asked, "", h.failed(r.Context(), err)
-	}
-	return asked, kept, nil
+	return asked, flow, kept, err
 }
 
-// TakeConsent gives the connector what a consent has left, and returns which it is. The browser must be the one that was asked, of the same user.
+// TakeConsent gives the connector what a consent has left, and returns which it is. The browser must be the one that was asked, of the same user; of a consent that was
+// begun over REST, one in which that user is signed in.
 func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
+	answer := r.URL.Query()
 	flow, err := h.opened(kept)
-	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(r.URL.Query()) {
+	if err != nil || !flow.Answers(answer) {
+		flow, err = h.begunOverREST(r.Context(), answer, originOf(r))
+	}
+	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer) {
 		return 0, h.failed(r.Context(), noAnswer())
 	}
-	c, err := h.connects(r.Context(), flow.Connector)
+	if err := h.take(r.Context(), flow, answer); err != nil {
+		return 0, h.failed(r.Context(), err)
+	}
+	return flow.Connector, nil
+}
+
+// take redeems the answer to a consent, and gives its connector what that leaves.
+func (h host) take(ctx context.Context, flow askedConsent, answer url.Values) error {
+	c, err := h.connects(ctx, flow.Connector)
 	if err == nil {
 		err = flow.isOf(c)
 	}
 	if err != nil {
-		return 0, h.failed(r.Context(), err)
+		return h.ended(ctx, flow, err)
 	}
 	code, err := h.codeOf(c, flow.Redirect)
 	if err != nil {
-		return 0, h.failed(r.Context(), problem.Invalid("config", err.Error()))
+		return h.ended(ctx, flow, problem.Invalid("config", err.Error()))
 	}
-	if err := h.takeOnce(r.Context(), flow.Begun); err != nil {
-		return 0, h.failed(r.Context(), err)
+	if err := h.takeOnce(ctx, flow.Begun); err != nil {
+		return err
 	}
-	token, err := deadline.Get(r.Context(), "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, r.URL.Query(), flow.Begun) })
+	token, err := deadline.Get(ctx, "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, answer, flow.Begun) })
 	if err != nil {
-		return 0, h.failed(r.Context(), refusedConsent(err))
+		return h.ended(ctx, flow, refusedConsent(err))
 	}
-	if err := h.connected(r.Context(), flow, token); err != nil {
-		return 0, h.failed(r.Context(), err)
-	}
-	return flow.Connector, nil
+	return h.ended(ctx, flow, h.connected(ctx, flow, token))
 }
 
 func noAnswer() error {
@@ -140,10 +161,10 @@ func noAnswer() error {
 // takeOnce takes the state of a consent, which is committed before its code is redeemed: of two answers at once, one is redeemed. A provider may take a second use of a code for a theft, and
 // end what the first has given.
 func (h host) takeOnce(ctx context.Context, begun provider.Begun) error {
-	state := sha256.Sum256([]byte(begun.State))
+	state := consentState(begun)
 	return h.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		// No client's key has a blank.
-		taken, err := q.BeginRequest(ctx, dbgen.BeginRequestParams{Key: "consent " + hex.EncodeToString(state[:]), Asked: state[:]})
+		taken, err := q.BeginRequest(ctx, dbgen.BeginRequestParams{Key: "consent " + hex.EncodeToString(state), Asked: state})
 		if err == nil && taken.Again {
 			err = noAnswer()
 		}
@@ -198,7 +219,7 @@ func (h host) mayConnect(ctx context.Context) error {
 // connected writes what a consent has left.
 func (h host) connected(ctx context.Context, flow askedConsent, token string) error {
 	request := requestOf(ctx)
-	request.Note = "consent in a browser"
+	request.Note = consentNote
 	return h.in(context.WithValue(ctx, requestKey, request), func(ctx context.Context, q *dbgen.Queries) error {
 		old, err := locked(ctx, q, flow.Connector)
 		if err != nil {
@@ -211,18 +232,16 @@ func (h host) connected(ctx context.Context, flow askedConsent, token string) er
 		if p.Config, err = consent.Put(p.Config, nil, token); err != nil {
 			return problem.Invalid("config", err.Error())
 		}
-		return h.update(ctx, q, p, old)
+		if err := h.update(ctx, q, p, old); err != nil || !flow.rest {
+			return err
+		}
+		return q.EndConsent(ctx, dbgen.EndConsentParams{State: consentState(flow.Begun)})
 	})
 }
 
 // comesBackTo is where the provider sends the browser back to: an address that an operator has registered there, and the one that the browser keeps
 // things for.
-func (h host) comesBackTo(r *http.Request) (string, error) {
-	scheme := "http"
-	if page.IsSafe(r) {
-		scheme = "https"
-	}
-	here := scheme + "://" + r.Host
+func (h host) comesBackTo(here string) (string, error) {
 	if h.issuer != nil && !strings.EqualFold(here, h.issuer.Address()) {
 		return "", problem.Conflict("The page is open at another address than its own.", "Open it at "+h.issuer.Address()+", and connect the source there.")
 	}

@@ -27,6 +27,7 @@ type consenting struct {
 	*world
 	provider *signintest.Server
 	key      string
+	config   consent.Config
 }
 
 func newConsenting(t *testing.T, change ...func(*api.Config)) *consenting {
@@ -40,6 +41,7 @@ func newConsenting(t *testing.T, change ...func(*api.Config)) *consenting {
 			GoogleAuthURL: s.GoogleAuthURL(), GoogleTokenURL: s.GoogleTokenURL(), GoogleClientID: signintest.ClientID, GoogleClientSecret: signintest.ClientSecret,
 			MicrosoftGraphURL: "https://graph.microsoft.com/v1.0", MicrosoftLoginURL: s.URL, MicrosoftClientID: signintest.ClientID, MicrosoftClientSecret: signintest.ClientSecret,
 		}
+		c.config = cfg.Consent
 	})...)
 	s.Web = c.server.URL + "/connect/back"
 	return c

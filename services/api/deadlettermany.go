@@ -26,6 +26,9 @@ const (
 	manyPortion = 100
 )
 
+// everySubject is the subject of all letters.
+const everySubject = ">"
+
 // mayBeAnew says in the document that a page token may be of a stream that is gone.
 func mayBeAnew(of *huma.Operation) { of.Errors = append(of.Errors, http.StatusPreconditionFailed) }
 
@@ -33,8 +36,9 @@ func mayBeAnew(of *huma.Operation) { of.Errors = append(of.Errors, http.StatusPr
 type ManyLetters struct {
 	Body struct {
 		Reason      *string `json:"reason,omitempty" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given."`
-		Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters."`
+		Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters; > is all."`
 		ConnectorID int64   `json:"connector_id,omitempty" minimum:"1" maximum:"2147483647" format:"int32"`
+		Each        bool    `json:"each,omitempty" doc:"Says in letters what came of each."`
 		PageToken   string  `json:"page_token,omitempty" maxLength:"500" doc:"The next_page_token of the request before, with the same filter: goes on behind what that has looked at."`
 	}
 }
@@ -55,6 +59,7 @@ type ManyDone struct {
 		Done          int64         `json:"done" doc:"How many are replayed, or dropped, and removed."`
 		Left          []LettersLeft `json:"left" nullable:"false" doc:"Those that cannot be replayed, or dropped, now, by why. They stay."`
 		Looked        int64         `json:"looked"`
+		Letters       []LetterDone  `json:"letters,omitempty" doc:"Where each is asked for: what came of each, those of one connector together."`
 		NextPageToken *string       `json:"next_page_token" doc:"Null where all were looked at that there were at the first request; else send it in the next one, until it is null."`
 	}
 
@@ -73,6 +78,44 @@ func (p manyPlace) goesOn(stream *broker.Letters) bool {
 	return p.MadeAt.Equal(stream.MadeAt) && p.Last <= stream.Last
 }
 
+// LetterDone is what came of one letter.
+type LetterDone struct {
+	ID                 int64      `json:"id"`
+	ConnectorID        *int32     `json:"connector_id"`
+	SourceID           *string    `json:"source_id"`
+	Session            *string    `json:"session"`
+	TriggerRequestedAt *time.Time `json:"trigger_requested_at" doc:"Which sync of its connector fetches it again; null where it is not replayed."`
+	Why                *string    `json:"why" enum:"nobodys,gone,disabled,parameters,other" doc:"Null: it is done. Why it stays: it names no connector, its connector was deleted or is disabled, its run was asked for with parameters; other: left says what."`
+}
+
+// whyLeft are the words for why letters stay.
+var whyLeft = []struct {
+	why  error
+	word string
+}{
+	{deadletter.ErrNobodys, "nobodys"}, {deadletter.ErrGone, "gone"}, {deadletter.ErrDisabled, "disabled"}, {deadletter.ErrParameters, "parameters"},
+}
+
+// tellEach says what came of each of one connector's letters.
+func (d *ManyDone) tellEach(letters []deadletter.Letter, why error) {
+	var word *string
+	if why != nil {
+		word = new("other")
+		for _, w := range whyLeft {
+			if errors.Is(why, w.why) {
+				word = new(w.word)
+			}
+		}
+	}
+	for _, l := range letters {
+		one := LetterDone{ID: int64(l.ID), ConnectorID: given(l.ConnectorID), SourceID: given(l.SourceID), Session: given(l.Session), Why: word}
+		if at, asked := d.asked[l.ConnectorID]; asked && why == nil {
+			one.TriggerRequestedAt = utc(&at)
+		}
+		d.Body.Letters = append(d.Body.Letters, one)
+	}
+}
+
 func (a *API) replayDeadLetters(ctx context.Context, in *ManyLetters) (*ManyDone, error) {
 	return a.manyLetters(ctx, "replay", in, a.replayTogether)
 }
@@ -83,7 +126,11 @@ func (a *API) dropDeadLetters(ctx context.Context, in *ManyLetters) (*ManyDone, 
 
 // manyLetters does something with the letters of a filter: those of one connector together, and a portion after the other, until it has looked at enough.
 func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do func(context.Context, *broker.Letters, []deadletter.Letter, *ManyDone) error) (*ManyDone, error) {
-	f, err := letterFilter(in.Body.Subject, in.Body.ConnectorID)
+	subject := in.Body.Subject
+	if subject == everySubject {
+		subject = ""
+	}
+	f, err := letterFilter(subject, in.Body.ConnectorID)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +166,12 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 				return lettersUnread(err)
 			}
 			rest, err := together(found.Letters, until, func(letters []deadletter.Letter) error {
-				return a.leave(ctx, out, letters, do(ctx, stream, letters, out))
+				why := do(ctx, stream, letters, out)
+				err := a.leave(ctx, out, letters, why)
+				if err == nil && in.Body.Each {
+					out.tellEach(letters, why)
+				}
+				return err
 			})
 			if err != nil {
 				return err
@@ -192,9 +244,9 @@ func (a *API) leave(ctx context.Context, out *ManyDone, letters []deadletter.Let
 	}
 	said := problem.Of(cannotReplay(letters[0], err))
 	reason := said.Detail
-	for _, why := range []error{deadletter.ErrNobodys, deadletter.ErrGone, deadletter.ErrDisabled, deadletter.ErrParameters} {
-		if errors.Is(err, why) {
-			reason = why.Error() // the detail names the connector
+	for _, w := range whyLeft {
+		if errors.Is(err, w.why) {
+			reason = w.word // the detail names the connector
 		}
 	}
 	switch {

@@ -101,6 +101,29 @@ func TestManyLettersOfAConnectorAreReplayedByOneSyncOfARequest(t *testing.T) {
 	require.Equal(t, int64(450), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.replay' AND before -> 'source_ids' ->> 0 = 'a'`))
 }
 
+func TestWhatCameOfEachLetterIsSaidWhereItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, there, off := b.as(1, identity.Superadmin), b.connector(7, "user"), b.connector(7, "user")
+	b.exec(`SELECT moves.disable($1, 'x')`, off)
+	for _, id := range []int32{there, off, 999, there} {
+		b.letter(topology.DocumentSubject, partOf(id, "a"), topology.HeaderReason, "r")
+	}
+	b.letter(topology.DocumentSubject, "\xff", topology.HeaderReason, "r")
+	r := me.do("POST", "/deadletters/replay", map[string]any{"subject": ">", "each": true})
+	require.Equal(t, 200, r.status, r.text)
+	said := map[string]any{}
+	for _, l := range r.body["letters"].([]any) {
+		l := l.(map[string]any)
+		require.Equal(t, l["why"] == nil, l["trigger_requested_at"] != nil)
+		said[fmt.Sprint(l["id"])] = l["why"]
+	}
+	require.Equal(t, map[string]any{"1": nil, "2": "disabled", "3": "gone", "4": nil, "5": "nobodys"}, said)
+	r = me.do("POST", "/deadletters/drop", map[string]any{"subject": ">"})
+	require.Equal(t, 3.0, r.body["done"], r.text)
+	require.NotContains(t, r.body, "letters")
+}
+
 func TestEachLetterThatIsDroppedIsInTheAuditWithItsDocument(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)

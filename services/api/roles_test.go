@@ -20,7 +20,7 @@ var forRoles = map[identity.Role][]identity.Operation{
 	identity.User: {
 		identity.Me, identity.ListConnectors, identity.GetConnector, identity.CreateConnector, identity.UpdateConnector, identity.DeleteConnector,
 		identity.SyncConnector, identity.EnableConnector, identity.DisableConnector, identity.ConnectorRuns, identity.ConnectorStatus,
-		identity.WhyConnector, identity.GlanceConnectors, identity.ListQueue, identity.PreviewSchedule, identity.MakeBadge, identity.RevokeBadge,
+		identity.WhyConnector, identity.GlanceConnectors, identity.ListQueue, identity.PreviewSchedule, identity.BeginConsent, identity.GetConsent, identity.MakeBadge, identity.RevokeBadge,
 		identity.ListFiles, identity.GetFile, identity.UploadFiles, identity.PutFile, identity.DeleteFile, identity.ListDocuments,
 		identity.FailedDocuments, identity.FindDocuments, identity.Search, identity.ListRuns, identity.GetRun, identity.CancelRun, identity.ListTypes,
 		identity.ListTokens, identity.CreateToken, identity.RevokeToken, identity.ListAudit, identity.ListLimits, identity.GetLimit,
@@ -35,7 +35,7 @@ var forRoles = map[identity.Role][]identity.Operation{
 		identity.ListScheduledJobs,
 	},
 	identity.Superadmin: {
-		identity.PutType, identity.ListUsers, identity.ListLinks, identity.ShowStatus, identity.ReleaseLock, identity.PutLimit, identity.DeleteLimit,
+		identity.PutType, identity.ListUsers, identity.ListLinks, identity.GetUser, identity.UpdateUser, identity.RemoveUser, identity.LinkUser, identity.UnlinkUser, identity.ShowStatus, identity.ReleaseLock, identity.PutLimit, identity.DeleteLimit,
 		identity.PutKeyLimit, identity.DeleteKeyLimit, identity.PutCalendar, identity.ReadCalendar, identity.DeleteCalendar, identity.PutBlackout,
 		identity.DeleteBlackout, identity.ListDeadLetters, identity.GetDeadLetter, identity.ReplayDeadLetter, identity.DropDeadLetter,
 		identity.GroupDeadLetters, identity.ReplayDeadLetters, identity.DropDeadLetters,

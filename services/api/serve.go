@@ -34,10 +34,11 @@ const (
 // Handler is the whole API.
 func (a *API) Handler() http.Handler { return withPeer(a.outermost(a.mux)) }
 
-// withPeer remembers who has connected, whatever is said further in of where the request comes from.
+// withPeer remembers who has connected, whatever is said further in of where the request comes from, and at which address.
 func withPeer(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey, r.RemoteAddr)))
+		ctx := context.WithValue(r.Context(), peerKey, r.RemoteAddr)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, originKey, originOf(r))))
 	})
 }
 

@@ -80,6 +80,8 @@ func (c caller) try(operation identity.Operation, on something) int {
 		return c.do("POST", path+"/enable", nil).status
 	case identity.DisableConnector:
 		return c.do("POST", path+"/disable", nil).status
+	case identity.BeginConsent:
+		return c.do("POST", path+"/consents", nil).status
 	case identity.MakeBadge:
 		return c.do("POST", path+"/badge", nil).status
 	case identity.RevokeBadge:
@@ -148,7 +150,7 @@ func (c caller) tryJob(operation identity.Operation) int {
 // expected is what the table of rules, and of ownership, says.
 func expected(who identity.Who, operation identity.Operation, of identity.Ownership) int {
 	done := map[identity.Operation]int{identity.CreateConnector: 201, identity.MakeBadge: 201, identity.DeleteConnector: 204, identity.SyncConnector: 202, identity.TriggerScheduledJob: 202,
-		identity.UploadFiles: 202, identity.PutFile: 201, identity.DeleteFile: 202}[operation]
+		identity.UploadFiles: 202, identity.PutFile: 201, identity.DeleteFile: 202, identity.BeginConsent: 409}[operation]
 	if done == 0 {
 		done = http.StatusOK
 	}

@@ -12,6 +12,7 @@ import (
 func (a *API) userRoutes() {
 	register(a, identity.ListUsers, http.MethodGet, "/users", "List the users whose role or groups somebody has said", http.StatusOK, a.listUsers)
 	register(a, identity.ListLinks, http.MethodGet, "/users/links", "List whom issuers sign in, and as which users", http.StatusOK, a.listLinks)
+	a.userWriteRoutes()
 }
 
 // User is what is said of a user.
@@ -20,6 +21,10 @@ type User struct {
 	Role   *string  `json:"role" enum:"user,admin,superadmin" doc:"Null where nobody has said what it is."`
 	Groups []string `json:"groups" nullable:"false" doc:"Those that the user is in, up to 1,000."`
 	Leads  []string `json:"leads" nullable:"false" doc:"Those of the groups that the user leads, up to 1,000."`
+}
+
+func viewUser(u dbgen.ListUsersRow) User {
+	return User{u.UserID, given(u.Role), append([]string{}, u.Groups...), append([]string{}, u.Leads...)}
 }
 
 // UserPage is one page of users.
@@ -57,7 +62,7 @@ func (a *API) listUsers(ctx context.Context, in *Paging) (*UserPage, error) {
 		}
 		out.Body.Users = make([]User, len(found))
 		for i, u := range found {
-			out.Body.Users[i] = User{u.UserID, given(u.Role), append([]string{}, u.Groups...), append([]string{}, u.Leads...)}
+			out.Body.Users[i] = viewUser(u)
 		}
 		if more {
 			out.Body.NextPageToken = next(found[len(found)-1].UserID)

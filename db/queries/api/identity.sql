@@ -68,3 +68,16 @@ SELECT u.user_id::integer AS user_id, coalesce(u.role, '')::text AS role, u.grou
 SELECT * FROM api.identities
 WHERE (issuer, subject) > (@after_issuer::text, @after_subject::text) AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
 ORDER BY issuer, subject LIMIT @page::integer;
+
+-- name: LockUser :exec
+SELECT api.lock_user(@user_id::integer);
+
+-- name: SetUser :exec
+SELECT api.set_user(@user_id::integer, sqlc.narg('role')::text, @member::text[], @lead::text[], @leave::text[]);
+
+-- name: RemoveUser :one
+SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked FROM api.remove_user(@user_id::integer) r;
+
+-- name: LinkIdentity :one
+-- Without a user: nobody any more. False: the subject is not known.
+SELECT api.link_identity(@issuer::text, @subject::text, sqlc.narg('user_id')::integer)::boolean AS known;

@@ -237,8 +237,7 @@ func TestWhatDoesNotWorkThroughAServerSaysSoAndAsksNobodyElse(t *testing.T) {
 	u.add()
 	u.signedIn(u.token(1, identity.Superadmin))
 	for command, says := range map[string]string{
-		"connect google --connector 1":               "accounts are connected at the page of a source, which the server has; set DATABASE_URL (",
-		"import crontab " + os.DevNull + " --user 1": "does not work through a server yet: set DATABASE_URL (",
+		"import crontab " + os.DevNull + " --user 1": "under a key that leaves no server; set DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY where there are secrets (",
 		"migrate up":                    "does not work through a server: a schema is changed on its database; set DATABASE_URL (",
 		"migrate status":                "a schema is changed on its database; set DATABASE_URL (",
 		"secrets rotate":                "the key that secrets are encrypted with leaves no server; set DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY (",
@@ -248,10 +247,6 @@ func TestWhatDoesNotWorkThroughAServerSaysSoAndAsksNobodyElse(t *testing.T) {
 		"conditions update x --users 1": "set DATABASE_URL (",
 		"conditions remove x":           "set DATABASE_URL (",
 		"conditions try x":              "set DATABASE_URL (",
-		"users set 7 --role admin":      "who a user is, and what they may do, is written on the database; set DATABASE_URL (",
-		"users remove 7":                "set DATABASE_URL (",
-		"users link 7 --issuer https://id.example --subject x": "set DATABASE_URL (",
-		"users unlink --issuer https://id.example --subject x": "set DATABASE_URL (",
 	} {
 		out := u.through(strings.Fields(command)...)
 		require.Equal(t, 1, out.code, "%s: %s", command, out.stderr)

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,6 +112,27 @@ func TestDeadLettersAreReplayedAndDroppedTheSameThroughAServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "removed 1 dead letter\n", u.through("dlq", "drop", string(text)).stdout)
 	require.Equal(t, "user 1", u.row(`SELECT DISTINCT 'user ' || user_id FROM audit WHERE action = 'deadletters.drop'`))
+}
+
+func TestManyDeadLettersAreReplayedAndDroppedByFewRequests(t *testing.T) {
+	u := newTerminal(t).withStreams().fromAway()
+	js := u.jetstream()
+	u.add("--refresh", "manual")
+	u.signedIn(u.token(1, identity.Superadmin))
+	const letters = 2_300
+	fill := func() {
+		for range letters {
+			u.letter(js, topology.DocumentSubject, part(1, 7, "a.md"))
+		}
+	}
+	fill()
+	require.Len(t, told[[]map[string]any](u, "dlq", "replay", "--all"), letters)
+	requests := u.row(`SELECT count(DISTINCT request_id)::text FROM audit WHERE action = 'deadletters.replay'`)
+	require.Less(t, len(requests), 3, "%s requests", requests)
+	require.Equal(t, fmt.Sprint(letters), u.row(`SELECT count(*)::text FROM audit WHERE action = 'deadletters.replay'`))
+	fill()
+	require.Equal(t, fmt.Sprintf("removed %d dead letters\n", letters), u.works("dlq", "drop", "--all", "--yes"))
+	require.Empty(t, u.ids())
 }
 
 func TestLocksAreListedAndReleasedTheSameThroughAServer(t *testing.T) {

@@ -143,6 +143,42 @@ func TestUsersAreListedTheSameThroughAServer(t *testing.T) {
 	u.refused(1, "list whom issuers sign in: 403 ", "users", "links")
 }
 
+func TestUsersAreWrittenTheSameThroughAServer(t *testing.T) {
+	u := newTerminal(t).fromAway()
+	u.signedIn(u.token(1, identity.Superadmin))
+	said := func(user int) string {
+		return u.row(`SELECT concat_ws(' ', (SELECT role FROM users WHERE user_id = $1), (SELECT string_agg(group_id || leads, ',' ORDER BY group_id) FROM group_members WHERE user_id = $1),
+			(SELECT count(*) FROM identities WHERE user_id = $1), EXISTS (SELECT FROM removed_users WHERE user_id = $1), (SELECT count(*) FROM access_tokens WHERE user_id = $1 AND revoked_at IS NULL))`, user)
+	}
+	u.token(71, identity.User)
+	u.token(72, identity.User)
+	twin, notes := strings.NewReplacer("72", "71", "there", "here"), `SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE source = $1 AND action ~ '^(users|groups|identities|tokens)'`
+	before := u.row(`SELECT max(id)::text FROM audit`)
+	for _, command := range []string{
+		"set USER --role admin", "set USER --member eng,ops --lead docs", "set USER --lead eng --leave ops,none", "set USER --role user --member eng", "set USER --leave eng,docs",
+		"set USER --role boss", "set USER --member a/b", "set USER", "set 0 --role user", "link USER --issuer https://id.example --subject WHERE", "link USER --issuer https://id.example --subject WHERE",
+		"link USER --issuer https://id.example", "unlink --issuer https://id.example --subject WHERE", "unlink --issuer https://id.example --subject nobody",
+		"link USER --issuer header:x-user --subject WHERE", "remove USER", "remove USER", "set USER --member eng", "set USER --leave eng", "link USER --issuer header:x-user --subject WHERE",
+	} {
+		for _, form := range []string{"table", "json"} {
+			args := func(user, where string) []string {
+				return slices.Concat([]string{"users"}, strings.Fields(strings.NewReplacer("USER", user, "WHERE", where).Replace(command)), []string{"-o", form})
+			}
+			want, got := u.run(args("71", "here")...), u.through(args("72", "there")...)
+			require.Equal(t, want, output{twin.Replace(got.stdout), twin.Replace(got.stderr), got.code}, command)
+			require.Equal(t, said(71), said(72), command)
+		}
+	}
+	require.Equal(t, u.row(notes, "console"), u.row(notes, "api"))
+	require.NotEmpty(t, u.row(notes, "api"))
+	require.Equal(t, "1", u.row(`SELECT string_agg(DISTINCT user_id::text, ',') FROM audit WHERE source = 'api' AND id > $1::bigint`, before))
+	u.refused(1, "set user 7: 422 ", "users", "set", "7", "--member", strings.TrimSuffix(strings.Repeat("g,", 1001), ","))
+	t.Setenv("ECHOMIND_TOKEN", u.token(9, identity.Admin))
+	for _, command := range []string{"set 9 --role superadmin", "remove 8", "link 9 --issuer https://id.example --subject x", "unlink --issuer header:x-user --subject here"} {
+		u.refused(1, ": 403 ", slices.Concat([]string{"users"}, strings.Fields(command))...)
+	}
+}
+
 func TestRunsOfAnOwnerAreTheSameThroughAServer(t *testing.T) {
 	u := fleet(t).withStreams().fromAway()
 	u.signedIn(u.token(1, identity.Superadmin))

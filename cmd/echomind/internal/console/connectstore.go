@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -31,11 +29,22 @@ func (s *consent) run(c *cobra.Command, types []string, have having) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	switch {
-	case s.connector != "":
-		return s.again(c, types, have)
-	case s.file != "":
+	if s.file != "" {
 		return s.write(c, have)
+	}
+	server, is, err := s.find.server()
+	if err != nil {
+		return err
+	}
+	if is {
+		r, err := s.find.remote(server)
+		if err != nil {
+			return err
+		}
+		return connecting{s, r, c, types, have}.throughServer()
+	}
+	if s.connector != "" {
+		return s.again(c, types, have)
 	}
 	return s.add(c, have)
 }
@@ -49,11 +58,8 @@ func (given credentials) with(config []byte, token string) ([]byte, error) {
 	return connected, nil
 }
 
-// mustSeal says before anybody consents that there is no database to keep the consent in, or no key to keep it with.
+// mustSeal says before anybody consents that there is no key to keep the consent with.
 func (f *finder) mustSeal() error {
-	if err := f.noServer(); err != nil {
-		return err
-	}
 	ring, err := f.ring()
 	if err == nil && ring == nil {
 		err = secret.ErrNoKey
@@ -94,10 +100,7 @@ func (s *consent) add(c *cobra.Command, have having) error {
 		if err != nil {
 			return err
 		}
-		return s.out.show(c.OutOrStdout(), view(added), func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "connector %d is connected and added; `echomind connectors trigger %d --wait` syncs it, and shows how\n", added.ID, added.ID)
-			return err
-		})
+		return s.showAdded(c, view(added))
 	})
 }
 
@@ -115,11 +118,8 @@ func (s *consent) again(c *cobra.Command, types []string, have having) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(types, existing.Type) {
-			return fmt.Errorf("--connector %d: it is of type %s, and this connects %s", id, existing.Type, strings.Join(types, " and "))
-		}
-		if c.Flags().Changed("type") && existing.Type != s.flags.connectorType {
-			return fmt.Errorf("--type %s: connector %d is of type %s; leave --type out", s.flags.connectorType, id, existing.Type)
+		if err := s.checkType(c, id, existing.Type, types); err != nil {
+			return err
 		}
 		given, ask, err := have(existing.Type, existing.Config)
 		if err != nil {
@@ -150,14 +150,7 @@ func (s *consent) again(c *cobra.Command, types []string, have having) error {
 		if err != nil {
 			return err
 		}
-		return s.out.show(c.OutOrStdout(), view(changed), func(w io.Writer) error {
-			text := fmt.Sprintf("connector %d is connected again; it is %s, and everything is fetched again", id, changed.Status)
-			if changed.Status == "DISABLED" {
-				text = fmt.Sprintf("connector %d is connected again; it is DISABLED until `echomind connectors enable %d`", id, id)
-			}
-			_, err := fmt.Fprintln(w, text)
-			return err
-		})
+		return s.showAgain(c, view(changed))
 	})
 }
 

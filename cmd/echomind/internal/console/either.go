@@ -95,8 +95,7 @@ var alone = []struct{ command, why, set string }{
 	{"echomind secrets", "the key that secrets are encrypted with leaves no server", "DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY"},
 	{"echomind streams", "no server makes, changes or measures streams; `echomind status` shows what they hold", "NATS_URL"},
 	{"echomind conditions", "conditions are SQL, which is written and tried on the database", "DATABASE_URL"},
-	{"echomind users", "who a user is, and what they may do, is written on the database", "DATABASE_URL"},
-	{"echomind connect", "accounts are connected at the page of a source, which the server has", "DATABASE_URL"},
+	{"echomind import", "what was imported before is compared with what is there, its secrets too, under a key that leaves no server", "DATABASE_URL, and SECRETS_KEY_FILE or SECRETS_KEY where there are secrets"},
 }
 
 // notYet is the error of a command, or of a flag of it, that no server can be asked for.

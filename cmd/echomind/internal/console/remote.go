@@ -99,10 +99,15 @@ func readAs[T any](answer []byte) (what T, err error) {
 
 // patiently asks again where the API says that it was asked too often, a few times, as long as ctx lasts.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (answer T, err error) {
+	return patientlyWhile(ctx, http.StatusTooManyRequests, ask)
+}
+
+// patientlyWhile asks again where the API answers with a status and says when to, a few times, as long as ctx lasts.
+func patientlyWhile[T any](ctx context.Context, status int, ask func() (T, error)) (answer T, err error) {
 	for tried := 0; ; tried++ {
 		answer, err = ask()
 		var refused *client.Error
-		if !errors.As(err, &refused) || refused.Status != http.StatusTooManyRequests || refused.RetryAfter > mostPaused || tried == pauses {
+		if !errors.As(err, &refused) || refused.Status != status || status == http.StatusConflict && refused.RetryAfter == 0 || refused.RetryAfter > mostPaused || tried == pauses {
 			return answer, err
 		}
 		if ended := repeat.Sleep(ctx, max(refused.RetryAfter, time.Second)); ended != nil {

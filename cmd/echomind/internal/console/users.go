@@ -66,21 +66,23 @@ it changes them too, and an administrator who is a member also adds some.`,
 				return err
 			}
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]userView, error) {
 			err := deadline.Do(c.Context(), "console.set_user", queryTimeout, func(ctx context.Context) error {
 				return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
 					return setUser(ctx, dbgen.New(tx), user, *role, map[bool][]string{false: *member, true: *lead}, *leave)
 				})
 			})
 			if err != nil {
-				return told(fmt.Sprintf("set user %d", user), err)
+				return nil, told(fmt.Sprintf("set user %d", user), err)
 			}
-			found, err := listUsers(c.Context(), pool, &user)
-			if err != nil {
-				return err
-			}
-			return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printUsers(w, found) })
+			return listUsers(c.Context(), pool, &user)
+		}, func(r *remote) ([]userView, error) {
+			return r.setUser(c.Context(), user, *role, *member, *lead, *leave)
 		})
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), found, func(w io.Writer) error { return printUsers(w, found) })
 	}
 	return c
 }

@@ -59,20 +59,24 @@ who was removed may sign in so again, with the role and the groups that are set 
 		if err := who.check(); err != nil {
 			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		linked := identityView{Issuer: *who.issuer, Subject: *who.subject, UserID: &user}
+		linked, err = either(c.Context(), f, func(pool *pgxpool.Pool) (identityView, error) {
 			err := deadline.Do(c.Context(), "console.link_user", queryTimeout, func(ctx context.Context) error {
 				return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
 					return dbgen.New(tx).LinkIdentity(ctx, dbgen.LinkIdentityParams{Issuer: *who.issuer, Subject: *who.subject, UserID: user})
 				})
 			})
 			if err != nil {
-				return told(fmt.Sprintf("link user %d", user), err)
+				return linked, told(fmt.Sprintf("link user %d", user), err)
 			}
-			linked := identityView{Issuer: *who.issuer, Subject: *who.subject, UserID: &user}
-			return out.show(c.OutOrStdout(), linked, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s of %s is user %d\n", clip(linked.Subject, 100), clip(linked.Issuer, 200), user)
-				return err
-			})
+			return linked, nil
+		}, func(r *remote) (identityView, error) { return linked, r.linkUser(c.Context(), linked) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), linked, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s of %s is user %d\n", clip(linked.Subject, 100), clip(linked.Issuer, 200), user)
+			return err
 		})
 	}
 	return c
@@ -89,7 +93,8 @@ func usersUnlink(f *finder) *cobra.Command {
 		if err := who.check(); err != nil {
 			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		gone := identityView{Issuer: *who.issuer, Subject: *who.subject}
+		known, err := either(c.Context(), f, func(pool *pgxpool.Pool) (bool, error) {
 			var found int64
 			err := deadline.Do(c.Context(), "console.unlink_user", queryTimeout, func(ctx context.Context) error {
 				return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
@@ -98,16 +103,19 @@ func usersUnlink(f *finder) *cobra.Command {
 				})
 			})
 			if err != nil {
-				return told("unlink a user", err)
+				return false, told("unlink a user", err)
 			}
-			if found == 0 {
-				return fmt.Errorf("nobody is known by this issuer and subject; `echomind users links` lists who is")
-			}
-			gone := identityView{Issuer: *who.issuer, Subject: *who.subject}
-			return out.show(c.OutOrStdout(), gone, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s of %s is no user any more\n", clip(gone.Subject, 100), clip(gone.Issuer, 200))
-				return err
-			})
+			return found > 0, nil
+		}, func(r *remote) (bool, error) { return r.unlinkUser(c.Context(), gone) })
+		if err != nil {
+			return err
+		}
+		if !known {
+			return fmt.Errorf("nobody is known by this issuer and subject; `echomind users links` lists who is")
+		}
+		return out.show(c.OutOrStdout(), gone, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%s of %s is no user any more\n", clip(gone.Subject, 100), clip(gone.Issuer, 200))
+			return err
 		})
 	}
 	return c

@@ -34,7 +34,7 @@ and no issuer signs them in (` + "`echomind users link`" + ` has it do so again)
 		if err != nil {
 			return err
 		}
-		return f.withPool(c.Context(), func(pool *pgxpool.Pool) error {
+		removed, err := either(c.Context(), f, func(pool *pgxpool.Pool) (removedUser, error) {
 			removed := removedUser{UserID: user}
 			err := deadline.Do(c.Context(), "console.remove_user", queryTimeout, func(ctx context.Context) error {
 				return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
@@ -55,12 +55,16 @@ and no issuer signs them in (` + "`echomind users link`" + ` has it do so again)
 				})
 			})
 			if err != nil {
-				return told(fmt.Sprintf("remove user %d", user), err)
+				return removed, told(fmt.Sprintf("remove user %d", user), err)
 			}
-			return out.show(c.OutOrStdout(), removed, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "user %d is removed; tokens revoked: %d\n", user, removed.TokensRevoked)
-				return err
-			})
+			return removed, nil
+		}, func(r *remote) (removedUser, error) { return r.removeUser(c.Context(), user) })
+		if err != nil {
+			return err
+		}
+		return out.show(c.OutOrStdout(), removed, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "user %d is removed; tokens revoked: %d\n", user, removed.TokensRevoked)
+			return err
 		})
 	}
 	return c

@@ -158,6 +158,24 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 	return i, err
 }
 
+const linkIdentity = `-- name: LinkIdentity :one
+SELECT api.link_identity($1::text, $2::text, $3::integer)::boolean AS known
+`
+
+type LinkIdentityParams struct {
+	Issuer  string
+	Subject string
+	UserID  *int32
+}
+
+// Without a user: nobody any more. False: the subject is not known.
+func (q *Queries) LinkIdentity(ctx context.Context, arg LinkIdentityParams) (bool, error) {
+	row := q.db.QueryRow(ctx, linkIdentity, arg.Issuer, arg.Subject, arg.UserID)
+	var known bool
+	err := row.Scan(&known)
+	return known, err
+}
+
 const listAudit = `-- name: ListAudit :many
 SELECT id, at, source, login, person, user_id, token_id, issuer, subject, request_id, note, action, object_id, connector_id, type, owner_id, scope, scope_id, was_type, was_owner_id, was_scope, was_scope_id, before, after FROM api.audit
 WHERE id < $1 AND id > $2 AND ($3::integer IS NULL OR connector_id = $3)
@@ -389,6 +407,15 @@ func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUse
 	return items, nil
 }
 
+const lockUser = `-- name: LockUser :exec
+SELECT api.lock_user($1::integer)
+`
+
+func (q *Queries) LockUser(ctx context.Context, userID int32) error {
+	_, err := q.db.Exec(ctx, lockUser, userID)
+	return err
+}
+
 const openLink = `-- name: OpenLink :one
 SELECT o.id::integer AS id FROM (SELECT api.open_link($1::bytea, $2::bytea, $3::text) AS id) o WHERE o.id IS NOT NULL
 `
@@ -416,6 +443,22 @@ func (q *Queries) PageKey(ctx context.Context) ([]byte, error) {
 	var key []byte
 	err := row.Scan(&key)
 	return key, err
+}
+
+const removeUser = `-- name: RemoveUser :one
+SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked FROM api.remove_user($1::integer) r
+`
+
+type RemoveUserRow struct {
+	TokensRevoked int64
+	Unlinked      int64
+}
+
+func (q *Queries) RemoveUser(ctx context.Context, userID int32) (RemoveUserRow, error) {
+	row := q.db.QueryRow(ctx, removeUser, userID)
+	var i RemoveUserRow
+	err := row.Scan(&i.TokensRevoked, &i.Unlinked)
+	return i, err
 }
 
 const revokeToken = `-- name: RevokeToken :one
@@ -449,6 +492,29 @@ func (q *Queries) Serve(ctx context.Context, arg ServeParams) error {
 		arg.Groups,
 		arg.ChangeGroups,
 		arg.CreateGroups,
+	)
+	return err
+}
+
+const setUser = `-- name: SetUser :exec
+SELECT api.set_user($1::integer, $2::text, $3::text[], $4::text[], $5::text[])
+`
+
+type SetUserParams struct {
+	UserID int32
+	Role   *string
+	Member []string
+	Lead   []string
+	Leave  []string
+}
+
+func (q *Queries) SetUser(ctx context.Context, arg SetUserParams) error {
+	_, err := q.db.Exec(ctx, setUser,
+		arg.UserID,
+		arg.Role,
+		arg.Member,
+		arg.Lead,
+		arg.Leave,
 	)
 	return err
 }

@@ -1,0 +1,78 @@
+//go:build !race
+
+package api_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+func TestAUsersRoleAndGroupsAreSetByTheirVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super := w.as(1, identity.Superadmin)
+	none := super.do("GET", "/users/7", nil)
+	require.Equal(t, 200, none.status, "a user need not be made")
+	require.Nil(t, none.body["role"])
+	change := map[string]any{"role": "admin", "member": []string{"eng", "ops"}, "lead": []string{"docs", "ops"}}
+	super.refused(428, "precondition-required", super.do("PATCH", "/users/7", change))
+	super.refused(412, "precondition-failed", super.do("PATCH", "/users/7", change, "If-Match", `"1"`))
+	first := none.header.Get("ETag")
+	r := super.do("PATCH", "/users/7", change, "If-Match", first, "X-Request-Id", "r-1", "Audit-Note", "the new team")
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []any{"admin", []any{"docs", "eng", "ops"}, []any{"docs", "ops"}}, []any{r.body["role"], r.body["groups"], r.body["leads"]})
+	require.Equal(t, r.body, super.get("/users/7"))
+	require.Equal(t, 4, one[int](w, `SELECT count(*) FROM audit WHERE source = 'api' AND user_id = 1 AND request_id = 'r-1' AND note = 'the new team' AND action ~ '^(users|groups)'`))
+	super.refused(412, "precondition-failed", super.do("PATCH", "/users/7", map[string]any{"role": "user"}, "If-Match", first))
+
+	for _, wrong := range []map[string]any{{}, {"role": "boss"}, {"member": []string{"a/b"}}, {"leave": []string{""}}, {"name": "x"}, {"lead": make([]string, 1001)}} {
+		super.refused(422, "invalid", super.do("PATCH", "/users/7", wrong, "If-Match", "*"))
+	}
+	super.refused(422, "invalid", super.do("PATCH", "/users/0", change, "If-Match", "*"))
+	require.Equal(t, r.header.Get("ETag"), super.do("GET", "/users/7", nil).header.Get("ETag"))
+}
+
+func TestARemovedUsersTokensEndAndNoIssuerSignsThemInUntilTheyAreLinkedAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super, they := w.as(1, identity.Superadmin), w.as(7, identity.Superadmin)
+	require.Equal(t, 200, super.do("PATCH", "/users/7", map[string]any{"role": "admin"}, "If-Match", "*").status)
+	who := map[string]any{"issuer": "https://id.example", "subject": "x", "user_id": 7}
+	for range 2 { // to send it again does nothing more
+		require.Equal(t, 200, super.do("POST", "/users/links", who).status)
+	}
+	require.Equal(t, 1, one[int](w, `SELECT count(*) FROM audit WHERE action ~ '^identities'`))
+	they.refused(403, "forbidden", they.do("PATCH", "/users/7", map[string]any{"role": "superadmin"}, "If-Match", "*"))
+	super.refused(428, "precondition-required", super.do("DELETE", "/users/7", nil))
+	super.refused(412, "precondition-failed", super.do("DELETE", "/users/7", nil, "If-Match", `"1"`))
+	r := super.do("DELETE", "/users/7", nil, "If-Match", "*")
+	require.Equal(t, "200 1 1", fmt.Sprint(r.status, r.body["tokens_revoked"], r.body["unlinked"]), r.text)
+	require.Equal(t, 401, they.do("GET", "/me", nil).status)
+	require.True(t, one[bool](w, `SELECT EXISTS (SELECT FROM removed_users WHERE user_id = 7) AND (SELECT user_id IS NULL FROM identities) AND NOT EXISTS (SELECT FROM users)`))
+	require.Equal(t, 200, super.do("POST", "/users/links", who).status)
+	require.False(t, one[bool](w, `SELECT EXISTS (SELECT FROM removed_users WHERE user_id = 7) OR (SELECT user_id IS NULL FROM identities)`))
+
+	delete(who, "user_id")
+	gone := super.do("POST", "/users/links/remove", who)
+	require.Equal(t, "200 <nil>", fmt.Sprint(gone.status, gone.body["user_id"]), gone.text)
+	who["subject"] = "nobody"
+	super.refused(404, "not-found", super.do("POST", "/users/links/remove", who))
+	who["subject"] = "a\x00"
+	super.refused(422, "invalid", super.do("POST", "/users/links/remove", who))
+}
+
+func TestSuperadminsWithTheScopeAdminAloneWriteUsers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []caller{w.as(7, identity.User), w.as(7, identity.Admin), w.as(1, identity.Superadmin, identity.Read, identity.Operate, identity.Write), w.as(1, identity.User, identity.Administer)} {
+		c.refused(403, "forbidden", c.do("PATCH", "/users/7", map[string]any{"role": "superadmin"}, "If-Match", "*"))
+		c.refused(403, "forbidden", c.do("DELETE", "/users/8", nil, "If-Match", "*"))
+		c.refused(403, "forbidden", c.do("POST", "/users/links", map[string]any{"issuer": "i", "subject": "s", "user_id": 7}))
+		c.refused(403, "forbidden", c.do("POST", "/users/links/remove", map[string]any{"issuer": "i", "subject": "s"}))
+	}
+	require.Zero(t, one[int](w, `SELECT (SELECT count(*) FROM users) + (SELECT count(*) FROM identities) + (SELECT count(*) FROM removed_users)`))
+}
