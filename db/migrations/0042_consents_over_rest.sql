@@ -3,7 +3,7 @@
 -- Consents of Google and Microsoft that were begun through services/api: what a browser keeps of one that was begun at the page is kept here, sealed, with how it ended.
 
 CREATE TABLE consents (
-    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id           integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Whose browser may bring the answer.
     user_id      integer NOT NULL,
     connector_id integer NOT NULL,
@@ -23,11 +23,11 @@ CREATE INDEX consents_until ON consents (until);
 
 -- Keeps a consent of the viewer for ten minutes, and forgets some that ended a day ago. 0: as many of theirs wait as may. Null: it is for no connector that they may change.
 -- +goose StatementBegin
-CREATE FUNCTION api.begin_consent(connector integer, state bytea, sealed_flow text, most integer) RETURNS bigint
+CREATE FUNCTION api.begin_consent(connector integer, state bytea, sealed_flow text, most integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    made   bigint;
+    made   integer;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('api.consents'), api.viewer_id());
     DELETE FROM consents c WHERE c.id IN (SELECT o.id FROM consents o WHERE o.until < moment - interval '1 day' ORDER BY o.until LIMIT 100 FOR UPDATE SKIP LOCKED);

@@ -1716,7 +1716,7 @@ type BegunConsentBody struct {
 
 	// EndedAt When it was connected, or failed.
 	EndedAt *time.Time `json:"ended_at"`
-	ID      int64      `json:"id"`
+	ID      int32      `json:"id"`
 
 	// Permissions What is asked for there.
 	Permissions []string `json:"permissions"`
@@ -2100,7 +2100,7 @@ type Consent struct {
 
 	// EndedAt When it was connected, or failed.
 	EndedAt *time.Time `json:"ended_at"`
-	ID      int64      `json:"id"`
+	ID      int32      `json:"id"`
 
 	// Problem Why nothing is connected.
 	Problem *string      `json:"problem"`
@@ -4955,7 +4955,7 @@ type ClientInterface interface {
 	// Scope: read.
 	//
 	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
-	ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ConsentsGet(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeadlettersList List dead letters, in the order in which they were given up
 	//
@@ -6359,7 +6359,7 @@ func (c *Client) ConnectorsWhy(ctx context.Context, id int32, reqEditors ...Requ
 // Scope: read.
 //
 // Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
-func (c *Client) ConsentsGet(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) ConsentsGet(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewConsentsGetRequest(c.Server, id)
 	if err != nil {
 		return nil, err
@@ -10109,12 +10109,12 @@ func NewConnectorsWhyRequest(server string, id int32) (*http.Request, error) {
 }
 
 // NewConsentsGetRequest constructs an http.Request for the ConsentsGet method
-func NewConsentsGetRequest(server string, id int64) (*http.Request, error) {
+func NewConsentsGetRequest(server string, id int32) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
 
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int64"})
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "integer", Format: "int32"})
 	if err != nil {
 		return nil, err
 	}
@@ -13919,7 +13919,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
-	ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error)
+	ConsentsGetWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error)
 
 	// DeadlettersListWithResponse List dead letters, in the order in which they were given up
 	//
@@ -19556,7 +19556,7 @@ func (c *ClientWithResponses) ConnectorsWhyWithResponse(ctx context.Context, id 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /api/v1/consents/{id} (the `ConsentsGet` operationId).
-func (c *ClientWithResponses) ConsentsGetWithResponse(ctx context.Context, id int64, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error) {
+func (c *ClientWithResponses) ConsentsGetWithResponse(ctx context.Context, id int32, reqEditors ...RequestEditorFn) (*ConsentsGetResponse, error) {
 	rsp, err := c.ConsentsGet(ctx, id, reqEditors...)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (a *API) consentRoutes() {
 
 // Consent is a consent that somebody was asked for.
 type Consent struct {
-	ID          int64      `json:"id"`
+	ID          int32      `json:"id"`
 	ConnectorID int32      `json:"connector_id"`
 	State       string     `json:"state" enum:"waiting,connected,failed,expired"`
 	Until       time.Time  `json:"until" doc:"How long an answer is taken."`
@@ -73,24 +73,19 @@ func (a *API) beginConsent(ctx context.Context, in *ByID) (*BegunConsent, error)
 	return out, err
 }
 
-// ByConsent names a consent.
-type ByConsent struct {
-	ID int64 `path:"id" minimum:"1"`
-}
-
 // OneConsent is how a consent stands.
 type OneConsent struct{ Body Consent }
 
-func (a *API) getConsent(ctx context.Context, in *ByConsent) (*OneConsent, error) {
+func (a *API) getConsent(ctx context.Context, in *ByID) (*OneConsent, error) {
 	out := &OneConsent{}
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		out.Body, err = viewConsent(ctx, q, in.ID)
+		out.Body, err = viewConsent(ctx, q, in.number())
 		return err
 	})
 	return out, err
 }
 
-func viewConsent(ctx context.Context, q *dbgen.Queries, id int64) (none Consent, _ error) {
+func viewConsent(ctx context.Context, q *dbgen.Queries, id int32) (none Consent, _ error) {
 	c, err := optional(q.GetConsent(ctx, id))
 	if err != nil {
 		return none, err

@@ -224,7 +224,7 @@ func (s connecting) asked(id int32) error {
 }
 
 // ended waits for the end of a consent.
-func (r *remote) ended(ctx context.Context, id int64) error {
+func (r *remote) ended(ctx context.Context, id int32) error {
 	for {
 		answer, err := patiently(ctx, func() (*client.ConsentsGetResponse, error) { return r.api.ConsentsGetWithResponse(ctx, id) })
 		if err != nil {

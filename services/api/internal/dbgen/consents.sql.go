@@ -11,7 +11,7 @@ import (
 )
 
 const beginConsent = `-- name: BeginConsent :one
-SELECT b.id::bigint AS id FROM (SELECT api.begin_consent($1::integer, $2::bytea, $3::text, $4::integer) AS id) b WHERE b.id IS NOT NULL
+SELECT b.id::integer AS id FROM (SELECT api.begin_consent($1::integer, $2::bytea, $3::text, $4::integer) AS id) b WHERE b.id IS NOT NULL
 `
 
 type BeginConsentParams struct {
@@ -22,14 +22,14 @@ type BeginConsentParams struct {
 }
 
 // Null: it is for no connector that somebody may change; 0: as many of theirs wait as may.
-func (q *Queries) BeginConsent(ctx context.Context, arg BeginConsentParams) (int64, error) {
+func (q *Queries) BeginConsent(ctx context.Context, arg BeginConsentParams) (int32, error) {
 	row := q.db.QueryRow(ctx, beginConsent,
 		arg.ConnectorID,
 		arg.State,
 		arg.Sealed,
 		arg.Most,
 	)
-	var id int64
+	var id int32
 	err := row.Scan(&id)
 	return id, err
 }
@@ -61,11 +61,11 @@ func (q *Queries) EndConsent(ctx context.Context, arg EndConsentParams) error {
 }
 
 const getConsent = `-- name: GetConsent :one
-SELECT c.id::bigint AS id, c.connector_id::integer AS connector_id, c.until::timestamptz AS until, c.ended_at, c.problem, c.state::text AS state FROM api.consents c WHERE c.id = $1
+SELECT c.id::integer AS id, c.connector_id::integer AS connector_id, c.until::timestamptz AS until, c.ended_at, c.problem, c.state::text AS state FROM api.consents c WHERE c.id = $1
 `
 
 type GetConsentRow struct {
-	ID          int64
+	ID          int32
 	ConnectorID int32
 	Until       time.Time
 	EndedAt     *time.Time
@@ -73,7 +73,7 @@ type GetConsentRow struct {
 	State       string
 }
 
-func (q *Queries) GetConsent(ctx context.Context, id int64) (GetConsentRow, error) {
+func (q *Queries) GetConsent(ctx context.Context, id int32) (GetConsentRow, error) {
 	row := q.db.QueryRow(ctx, getConsent, id)
 	var i GetConsentRow
 	err := row.Scan(
