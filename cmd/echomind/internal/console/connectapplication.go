@@ -26,7 +26,10 @@ waits until the browser comes back.
 
 The application that asks is --client-file, the JSON that Google's console gives for an OAuth client of type "Desktop app"; or
 --client-id with --client-secret-file; or the services' own, CONNECTOR_GOOGLE_CLIENT_ID with CONNECTOR_GOOGLE_CLIENT_SECRET, which
-the connector then does not name. docs/connecting.md tells how to register one.`,
+the connector then does not name. docs/connecting.md tells how to register one.
+
+Through a server (echomind login) the server's own application asks where none is named: open the address in any browser that is
+signed in there, as the user of the token.`,
 		Example: `  echomind connect google --client-file client_secret.json --name drive --user 1
   echomind connect google --client-file client_secret.json --name plans --user 1 --config '{"folder_id":"1a2b"}' --refresh 24h
   echomind connect google --client-file client_secret.json --connector drive`,
@@ -84,7 +87,10 @@ browser on any machine, and waits until the user has consented. --browser does i
 directories that allow no codes.
 
 The application that asks is --client-id, else the services' own, CONNECTOR_MICROSOFT_CLIENT_ID. It needs no secret, but its
-registration must allow public client flows. docs/connecting.md tells how to register one, and with which permissions.`,
+registration must allow public client flows. docs/connecting.md tells how to register one, and with which permissions.
+
+Through a server (echomind login) the server's own application asks where none is named: open the address in any browser that is
+signed in there, as the user of the token.`,
 		Example: `  echomind connect microsoft --client-id 6731de76-14a6-49ae-97bc-6eba6914391e --tenant contoso.example --name drive --user 1
   echomind connect microsoft --client-id 6731de76-14a6-49ae-97bc-6eba6914391e --tenant contoso.example --name plans --user 1 \
     --type teams --config '{"team_id":"fbe2bf47-…","channel_id":"19:…@thread.tacv2"}'
