@@ -147,6 +147,7 @@ func (h host) take(ctx context.Context, flow askedConsent, answer url.Values) er
 	if err := h.takeOnce(ctx, flow.Begun); err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx) // a code is good once: what it leaves is kept also where the browser is gone; each step has its deadline
 	token, err := deadline.Get(ctx, "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, answer, flow.Begun) })
 	if err != nil {
 		return h.ended(ctx, flow, refusedConsent(err))

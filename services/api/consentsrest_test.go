@@ -3,8 +3,10 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -146,4 +148,36 @@ func TestOnlyWhoMayChangeASourceBeginsAConsentAndAFewAtOnce(t *testing.T) {
 	c.exec(`UPDATE consents SET until = clock_timestamp() - interval '2 days'`)
 	c.begun(me, id)
 	require.Equal(t, 1, one[int](c.world, `SELECT count(*) FROM consents`), "what is old is forgotten")
+}
+
+func TestAConsentIsTakenAlsoWhereItsBrowserIsGone(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		leave()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token": "a", "token_type": "Bearer", "expires_in": 3599, "refresh_token": %q}`, signintest.RefreshToken)
+	}))
+	defer tokens.Close()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	other := c.replica(func(cfg *api.Config) {
+		cfg.Secrets.SecretsKey = c.key
+		cfg.Consent = c.config
+		cfg.Consent.GoogleTokenURL = tokens.URL
+	})
+	me := caller{other, c.as(7, identity.User).token}
+	r := me.do("POST", fmt.Sprintf("/connectors/%d/consents", id), nil)
+	require.Equal(t, 201, r.status, r.text)
+	at, err := url.Parse(r.body["address"].(string))
+	require.NoError(t, err)
+	b := me.signedIn()
+	back, err := http.NewRequestWithContext(gone, "GET", other.server.URL+"/connect/back?code=c&state="+url.QueryEscape(at.Query().Get("state")), nil)
+	require.NoError(t, err)
+	for name, value := range b.cookies() {
+		back.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	other.api.Handler().ServeHTTP(httptest.NewRecorder(), back)
+	require.Error(t, gone.Err(), "the provider was asked")
+	require.Equal(t, "connected", me.get(fmt.Sprintf("/consents/%.0f", r.body["id"]))["state"])
 }
