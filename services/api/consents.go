@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/page"
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -122,8 +123,11 @@ func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
 	if err != nil || !flow.Answers(answer) {
 		flow, err = h.begunOverREST(r.Context(), answer, originOf(r))
 	}
-	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer) {
-		return 0, h.failed(r.Context(), noAnswer())
+	if err == nil && (flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer)) {
+		err = noAnswer()
+	}
+	if err != nil {
+		return 0, h.failed(r.Context(), err)
 	}
 	if err := h.take(r.Context(), flow, answer); err != nil {
 		return 0, h.failed(r.Context(), err)
@@ -136,6 +140,9 @@ func (h host) take(ctx context.Context, flow askedConsent, answer url.Values) er
 	c, err := h.connects(ctx, flow.Connector)
 	if err == nil {
 		err = flow.isOf(c)
+	}
+	if err != nil && (postgres.Locked(err) || problem.Of(err).Status >= http.StatusInternalServerError) {
+		return err // it waits on: its code is not used
 	}
 	if err != nil {
 		return h.ended(ctx, flow, err)

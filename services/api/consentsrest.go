@@ -113,21 +113,21 @@ func originOf(r *http.Request) string {
 // begunOverREST is the consent of whom a request serves that an answer is of. The answer must come to the address that the provider was told.
 func (h host) begunOverREST(ctx context.Context, answer url.Values, here string) (flow askedConsent, err error) {
 	if h.ring == nil || answer.Get("state") == "" {
-		return flow, errors.New("nothing was begun")
+		return flow, noAnswer()
 	}
-	var sealed string
+	var sealed *string
 	err = h.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		sealed, err = q.ConsentOf(ctx, consentState(provider.Begun{State: answer.Get("state")}))
+		sealed, err = optional(q.ConsentOf(ctx, consentState(provider.Begun{State: answer.Get("state")})))
 		return err
 	})
 	if err != nil {
 		return flow, err
 	}
-	if flow, err = h.opened(sealed); err != nil {
-		return flow, err
+	if sealed == nil {
+		return flow, noAnswer()
 	}
-	if flow.Redirect != here+page.PathConsent {
-		return flow, errors.New("it comes back to another address")
+	if flow, err = h.opened(*sealed); err != nil || flow.Redirect != here+page.PathConsent {
+		return flow, noAnswer()
 	}
 	flow.rest = true
 	return flow, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
@@ -180,4 +181,29 @@ func TestAConsentIsTakenAlsoWhereItsBrowserIsGone(t *testing.T) {
 	other.api.Handler().ServeHTTP(httptest.NewRecorder(), back)
 	require.Error(t, gone.Err(), "the provider was asked")
 	require.Equal(t, "connected", me.get(fmt.Sprintf("/consents/%.0f", r.body["id"]))["state"])
+}
+
+func TestAConsentWhoseConnectorIsHeldWaitsOn(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	path, address := c.begun(me, id)
+	back, b := c.consents(address), me.signedIn()
+	conn, err := pgx.Connect(t.Context(), c.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, held := range []string{`SELECT FROM connectors FOR UPDATE`, `LOCK TABLE consents`} {
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), held)
+		require.NoError(t, err)
+		page := b.get(back)
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.Equal(t, http.StatusConflict, page.status)
+		require.NotContains(t, page.text, "This is no answer", held)
+		require.Equal(t, "waiting", me.get(path)["state"], held)
+	}
+	require.Equal(t, http.StatusOK, b.get(back).status)
+	require.Equal(t, "connected", me.get(path)["state"])
 }
