@@ -116,23 +116,24 @@ func (h host) asks(ctx context.Context, id int32, here string) (asked page.Conse
 }
 
 // TakeConsent gives the connector what a consent has left, and returns which it is. The browser must be the one that was asked, of the same user; of a consent that was
-// begun over REST, one in which that user is signed in.
-func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
+// begun over REST, one in which that user is signed in. used says that it is what the browser has kept that was answered.
+func (h host) TakeConsent(r *http.Request, kept string) (id int32, used bool, err error) {
 	answer := r.URL.Query()
 	flow, err := h.opened(kept)
-	if err != nil || !flow.Answers(answer) {
+	used = err == nil && flow.Answers(answer)
+	if !used {
 		flow, err = h.begunOverREST(r.Context(), answer, originOf(r))
 	}
 	if err == nil && (flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer)) {
 		err = noAnswer()
 	}
 	if err != nil {
-		return 0, h.failed(r.Context(), err)
+		return 0, used, h.failed(r.Context(), err)
 	}
 	if err := h.take(r.Context(), flow, answer); err != nil {
-		return 0, h.failed(r.Context(), err)
+		return 0, used, h.failed(r.Context(), err)
 	}
-	return flow.Connector, nil
+	return flow.Connector, used, nil
 }
 
 // take redeems the answer to a consent, and gives its connector what that leaves.

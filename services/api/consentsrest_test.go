@@ -207,3 +207,16 @@ func TestAConsentWhoseConnectorIsHeldWaitsOn(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.get(back).status)
 	require.Equal(t, "connected", me.get(path)["state"])
 }
+
+func TestAConsentThatComesBackLeavesOneThatWasBegunAtThePage(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	first, second := c.source(consent.GoogleDrive, `{}`), c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	b := me.signedIn()
+	atPage := c.consents(c.asked(b, first))
+	_, address := c.begun(me, second)
+	require.Equal(t, http.StatusOK, b.get(c.consents(address)).status)
+	require.Equal(t, http.StatusOK, b.get(atPage).status)
+	require.NotEmpty(t, c.credentials(first, consent.GoogleDrive))
+}
