@@ -220,3 +220,12 @@ func TestAConsentThatComesBackLeavesOneThatWasBegunAtThePage(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.get(atPage).status)
 	require.NotEmpty(t, c.credentials(first, consent.GoogleDrive))
 }
+
+func TestAConsentIsShownForADay(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	me := c.as(7, identity.User)
+	path, _ := c.begun(me, c.source(consent.GoogleDrive, `{}`))
+	c.exec(`UPDATE consents SET until = clock_timestamp() - interval '25 hours'`)
+	me.refused(404, "not-found", me.do("GET", path, nil))
+}
