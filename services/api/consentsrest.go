@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,13 +102,13 @@ func consentState(begun provider.Begun) []byte {
 	return state[:]
 }
 
-// originOf is the address of this service at which a request came.
+// originOf is the address of this service at which a request came, as a browser writes it: providers compare texts.
 func originOf(r *http.Request) string {
-	scheme := "http"
+	scheme, port := "http", ":80"
 	if page.IsSafe(r) {
-		scheme = "https"
+		scheme, port = "https", ":443"
 	}
-	return scheme + "://" + r.Host
+	return scheme + "://" + strings.TrimSuffix(strings.ToLower(r.Host), port)
 }
 
 // begunOverREST is the consent of whom a request serves that an answer is of. The answer must come to the address that the provider was told.

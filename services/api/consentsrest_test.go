@@ -229,3 +229,21 @@ func TestAConsentIsShownForADay(t *testing.T) {
 	c.exec(`UPDATE consents SET until = clock_timestamp() - interval '25 hours'`)
 	me.refused(404, "not-found", me.do("GET", path, nil))
 }
+
+func TestAConsentComesBackToTheAddressAsABrowserWritesIt(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	for host, want := range map[string]string{"Sync.Example": "https://sync.example", "sync.example:443": "https://sync.example", "sync.example:80": "https://sync.example:80", "[::1]:443": "https://[::1]"} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", fmt.Sprintf("%s/api/v1/connectors/%d/consents", c.server.URL, id), nil)
+		require.NoError(t, err)
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer "+me.token)
+		r.Header.Set("X-Forwarded-Proto", "https")
+		w := httptest.NewRecorder()
+		c.api.Handler().ServeHTTP(w, r)
+		require.Equal(t, 201, w.Code, w.Body.String())
+		require.Contains(t, w.Body.String(), "redirect_uri="+url.QueryEscape(want+"/connect/back")[:len(url.QueryEscape(want))]+"%2Fconnect", host)
+	}
+}
