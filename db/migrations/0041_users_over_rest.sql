@@ -58,6 +58,8 @@ BEGIN
         UPDATE identities i SET user_id = NULL WHERE i.issuer = of_issuer AND i.subject = of_subject;
         RETURN FOUND;
     END IF;
+    PERFORM api.lock_user(of_user);   -- a removal at the same time unlinks it, or is taken back
+    DELETE FROM removed_users r WHERE r.user_id = of_user;   -- also of a link that there is, whose user was removed by another way
     INSERT INTO identities AS i (issuer, subject, user_id) VALUES (of_issuer, of_subject, of_user)
         ON CONFLICT (issuer, subject) DO UPDATE SET user_id = EXCLUDED.user_id, made_at = NULL WHERE i.user_id IS DISTINCT FROM EXCLUDED.user_id;
     RETURN true;

@@ -56,11 +56,11 @@ CREATE FUNCTION api.end_consent(state bytea, why text) RETURNS void
 $$;
 -- +goose StatementEnd
 
--- The viewer's consents.
+-- The viewer's consents, for a day.
 CREATE VIEW api.consents AS
 SELECT c.id, c.connector_id, c.until, c.ended_at, c.problem,
     CASE WHEN c.problem IS NOT NULL THEN 'failed' WHEN c.ended_at IS NOT NULL THEN 'connected' WHEN c.until <= clock_timestamp() THEN 'expired' ELSE 'waiting' END AS state
-FROM consents c WHERE c.user_id = api.viewer_id();
+FROM consents c WHERE c.user_id = api.viewer_id() AND c.until > clock_timestamp() - interval '1 day';
 
 REVOKE ALL ON FUNCTION api.begin_consent(integer, bytea, text, integer), api.consent_of(bytea), api.end_consent(bytea, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION api.begin_consent(integer, bytea, text, integer), api.consent_of(bytea), api.end_consent(bytea, text) TO echomind_api;

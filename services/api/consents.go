@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/page"
 	"github.com/echomind/sync/services/api/internal/problem"
@@ -115,20 +116,24 @@ func (h host) asks(ctx context.Context, id int32, here string) (asked page.Conse
 }
 
 // TakeConsent gives the connector what a consent has left, and returns which it is. The browser must be the one that was asked, of the same user; of a consent that was
-// begun over REST, one in which that user is signed in.
-func (h host) TakeConsent(r *http.Request, kept string) (id int32, err error) {
+// begun over REST, one in which that user is signed in. used says that it is what the browser has kept that was answered.
+func (h host) TakeConsent(r *http.Request, kept string) (id int32, used bool, err error) {
 	answer := r.URL.Query()
 	flow, err := h.opened(kept)
-	if err != nil || !flow.Answers(answer) {
+	used = err == nil && flow.Answers(answer)
+	if !used {
 		flow, err = h.begunOverREST(r.Context(), answer, originOf(r))
 	}
-	if err != nil || flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer) {
-		return 0, h.failed(r.Context(), noAnswer())
+	if err == nil && (flow.UserID != requestOf(r.Context()).UserID || !flow.Answers(answer)) {
+		err = noAnswer()
+	}
+	if err != nil {
+		return 0, used, h.failed(r.Context(), err)
 	}
 	if err := h.take(r.Context(), flow, answer); err != nil {
-		return 0, h.failed(r.Context(), err)
+		return 0, used, h.failed(r.Context(), err)
 	}
-	return flow.Connector, nil
+	return flow.Connector, used, nil
 }
 
 // take redeems the answer to a consent, and gives its connector what that leaves.
@@ -136,6 +141,9 @@ func (h host) take(ctx context.Context, flow askedConsent, answer url.Values) er
 	c, err := h.connects(ctx, flow.Connector)
 	if err == nil {
 		err = flow.isOf(c)
+	}
+	if err != nil && (postgres.Locked(err) || problem.Of(err).Status >= http.StatusInternalServerError) {
+		return err // it waits on: its code is not used
 	}
 	if err != nil {
 		return h.ended(ctx, flow, err)
@@ -147,6 +155,7 @@ func (h host) take(ctx context.Context, flow askedConsent, answer url.Values) er
 	if err := h.takeOnce(ctx, flow.Begun); err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx) // a code is good once: what it leaves is kept also where the browser is gone; each step has its deadline
 	token, err := deadline.Get(ctx, "api.consent", redeemTimeout, func(ctx context.Context) (string, error) { return code.Redeem(ctx, answer, flow.Begun) })
 	if err != nil {
 		return h.ended(ctx, flow, refusedConsent(err))

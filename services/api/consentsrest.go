@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,33 +102,33 @@ func consentState(begun provider.Begun) []byte {
 	return state[:]
 }
 
-// originOf is the address of this service at which a request came.
+// originOf is the address of this service at which a request came, as a browser writes it: providers compare texts.
 func originOf(r *http.Request) string {
-	scheme := "http"
+	scheme, port := "http", ":80"
 	if page.IsSafe(r) {
-		scheme = "https"
+		scheme, port = "https", ":443"
 	}
-	return scheme + "://" + r.Host
+	return scheme + "://" + strings.TrimSuffix(strings.ToLower(r.Host), port)
 }
 
 // begunOverREST is the consent of whom a request serves that an answer is of. The answer must come to the address that the provider was told.
 func (h host) begunOverREST(ctx context.Context, answer url.Values, here string) (flow askedConsent, err error) {
 	if h.ring == nil || answer.Get("state") == "" {
-		return flow, errors.New("nothing was begun")
+		return flow, noAnswer()
 	}
-	var sealed string
+	var sealed *string
 	err = h.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
-		sealed, err = q.ConsentOf(ctx, consentState(provider.Begun{State: answer.Get("state")}))
+		sealed, err = optional(q.ConsentOf(ctx, consentState(provider.Begun{State: answer.Get("state")})))
 		return err
 	})
 	if err != nil {
 		return flow, err
 	}
-	if flow, err = h.opened(sealed); err != nil {
-		return flow, err
+	if sealed == nil {
+		return flow, noAnswer()
 	}
-	if flow.Redirect != here+page.PathConsent {
-		return flow, errors.New("it comes back to another address")
+	if flow, err = h.opened(*sealed); err != nil || flow.Redirect != here+page.PathConsent {
+		return flow, noAnswer()
 	}
 	flow.rest = true
 	return flow, nil

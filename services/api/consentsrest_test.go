@@ -3,12 +3,15 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
@@ -146,4 +149,101 @@ func TestOnlyWhoMayChangeASourceBeginsAConsentAndAFewAtOnce(t *testing.T) {
 	c.exec(`UPDATE consents SET until = clock_timestamp() - interval '2 days'`)
 	c.begun(me, id)
 	require.Equal(t, 1, one[int](c.world, `SELECT count(*) FROM consents`), "what is old is forgotten")
+}
+
+func TestAConsentIsTakenAlsoWhereItsBrowserIsGone(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		leave()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"access_token": "a", "token_type": "Bearer", "expires_in": 3599, "refresh_token": %q}`, signintest.RefreshToken)
+	}))
+	defer tokens.Close()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	other := c.replica(func(cfg *api.Config) {
+		cfg.Secrets.SecretsKey = c.key
+		cfg.Consent = c.config
+		cfg.Consent.GoogleTokenURL = tokens.URL
+	})
+	me := caller{other, c.as(7, identity.User).token}
+	r := me.do("POST", fmt.Sprintf("/connectors/%d/consents", id), nil)
+	require.Equal(t, 201, r.status, r.text)
+	at, err := url.Parse(r.body["address"].(string))
+	require.NoError(t, err)
+	b := me.signedIn()
+	back, err := http.NewRequestWithContext(gone, "GET", other.server.URL+"/connect/back?code=c&state="+url.QueryEscape(at.Query().Get("state")), nil)
+	require.NoError(t, err)
+	for name, value := range b.cookies() {
+		back.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	other.api.Handler().ServeHTTP(httptest.NewRecorder(), back)
+	require.Error(t, gone.Err(), "the provider was asked")
+	require.Equal(t, "connected", me.get(fmt.Sprintf("/consents/%.0f", r.body["id"]))["state"])
+}
+
+func TestAConsentWhoseConnectorIsHeldWaitsOn(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	path, address := c.begun(me, id)
+	back, b := c.consents(address), me.signedIn()
+	conn, err := pgx.Connect(t.Context(), c.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, held := range []string{`SELECT FROM connectors FOR UPDATE`, `LOCK TABLE consents`} {
+		tx, err := conn.Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), held)
+		require.NoError(t, err)
+		page := b.get(back)
+		require.NoError(t, tx.Rollback(t.Context()))
+		require.Equal(t, http.StatusConflict, page.status)
+		require.NotContains(t, page.text, "This is no answer", held)
+		require.Equal(t, "waiting", me.get(path)["state"], held)
+	}
+	require.Equal(t, http.StatusOK, b.get(back).status)
+	require.Equal(t, "connected", me.get(path)["state"])
+}
+
+func TestAConsentThatComesBackLeavesOneThatWasBegunAtThePage(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	first, second := c.source(consent.GoogleDrive, `{}`), c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	b := me.signedIn()
+	atPage := c.consents(c.asked(b, first))
+	_, address := c.begun(me, second)
+	require.Equal(t, http.StatusOK, b.get(c.consents(address)).status)
+	require.Equal(t, http.StatusOK, b.get(atPage).status)
+	require.NotEmpty(t, c.credentials(first, consent.GoogleDrive))
+}
+
+func TestAConsentIsShownForADay(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	me := c.as(7, identity.User)
+	path, _ := c.begun(me, c.source(consent.GoogleDrive, `{}`))
+	c.exec(`UPDATE consents SET until = clock_timestamp() - interval '25 hours'`)
+	me.refused(404, "not-found", me.do("GET", path, nil))
+}
+
+func TestAConsentComesBackToTheAddressAsABrowserWritesIt(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{}`)
+	me := c.as(7, identity.User)
+	for host, want := range map[string]string{"Sync.Example": "https://sync.example", "sync.example:443": "https://sync.example", "sync.example:80": "https://sync.example:80", "[::1]:443": "https://[::1]"} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", fmt.Sprintf("%s/api/v1/connectors/%d/consents", c.server.URL, id), nil)
+		require.NoError(t, err)
+		r.Host = host
+		r.Header.Set("Authorization", "Bearer "+me.token)
+		r.Header.Set("X-Forwarded-Proto", "https")
+		w := httptest.NewRecorder()
+		c.api.Handler().ServeHTTP(w, r)
+		require.Equal(t, 201, w.Code, w.Body.String())
+		require.Contains(t, w.Body.String(), "redirect_uri="+url.QueryEscape(want+"/connect/back"), host)
+	}
 }

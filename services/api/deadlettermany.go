@@ -24,6 +24,8 @@ const (
 	manyTime    = 3 * time.Second
 	// manyPortion is how many letters are looked at between two looks at the time. The audit has an entry for each of so many of one connector.
 	manyPortion = 100
+	// manyTold is behind how many bytes of names a request that says what came of each looks at no more letters: JSON has up to six for one, and a client reads 8 MiB.
+	manyTold = 512 << 10
 )
 
 // everySubject is the subject of all letters.
@@ -65,6 +67,8 @@ type ManyDone struct {
 
 	// asked is which sync was asked for, of each connector.
 	asked map[int32]time.Time
+	// told is how many bytes of names the letters of the answer have.
+	told int
 }
 
 // manyPlace is how far such requests have come, and where they end: they chase no letters that come meanwhile. MadeAt is of which stream the numbers are.
@@ -108,7 +112,14 @@ func (d *ManyDone) tellEach(letters []deadletter.Letter, why error) {
 		}
 	}
 	for _, l := range letters {
-		one := LetterDone{ID: int64(l.ID), ConnectorID: given(l.ConnectorID), SourceID: given(l.SourceID), Session: given(l.Session), Why: word}
+		seen := viewLetter(l)
+		one := LetterDone{ID: seen.ID, ConnectorID: seen.ConnectorID, SourceID: seen.SourceID, Why: word}
+		if seen.Session != nil {
+			one.Session = new(seen.Session.String())
+		}
+		if seen.SourceID != nil {
+			d.told += len(*seen.SourceID)
+		}
 		if at, asked := d.asked[l.ConnectorID]; asked && why == nil {
 			one.TriggerRequestedAt = utc(&at)
 		}
@@ -182,7 +193,7 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 			} else if found.IsLast {
 				return nil
 			}
-			if rest > 0 || out.Body.Looked >= manyLetters || !time.Now().Before(until) {
+			if rest > 0 || out.Body.Looked >= manyLetters || out.told >= manyTold || !time.Now().Before(until) {
 				out.Body.NextPageToken = next(at)
 				return nil
 			}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -174,4 +175,34 @@ func TestManyLettersAreReplayedByOneRequestAtATime(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	r := me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
 	require.InDelta(t, 1, r.body["done"], 0, r.text)
+}
+
+func TestWhatCameOfEachLetterShowsNoSecretOfItsSource(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me := b.as(1, identity.Superadmin)
+	b.letter(topology.DocumentSubject, partOf(999, "https://me:hunter2@site.example/a?token=hunter3"), topology.HeaderReason, "r")
+	b.letter(topology.DocumentSubject, "\xff", topology.HeaderReason, "r", topology.HeaderSession, "Bearer hunter4hunter4")
+	r := me.do("POST", "/deadletters/replay", map[string]any{"subject": ">", "each": true})
+	require.Equal(t, 200, r.status, r.text)
+	require.Len(t, r.body["letters"], 2)
+	require.NotContains(t, r.text, "hunter")
+}
+
+func TestWhatCameOfEachLetterFitsIntoAnAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me := b.as(1, identity.Superadmin)
+	const letters = 150
+	for i := range letters {
+		b.letter(topology.DocumentSubject, partOf(999, fmt.Sprint(i, strings.Repeat("\x01", 20_000))), topology.HeaderReason, "r")
+	}
+	said := 0
+	for token := any(""); token != nil; {
+		r := me.do("POST", "/deadletters/replay", map[string]any{"subject": ">", "each": true, "page_token": token})
+		require.Equal(t, 200, r.status)
+		require.Less(t, len(r.text), 8<<20, "sdk/client reads no longer answer")
+		said, token = said+len(r.body["letters"].([]any)), r.body["next_page_token"]
+	}
+	require.Equal(t, letters, said)
 }

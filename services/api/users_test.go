@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
@@ -75,4 +76,30 @@ func TestSuperadminsWithTheScopeAdminAloneWriteUsers(t *testing.T) {
 		c.refused(403, "forbidden", c.do("POST", "/users/links/remove", map[string]any{"issuer": "i", "subject": "s"}))
 	}
 	require.Zero(t, one[int](w, `SELECT (SELECT count(*) FROM users) + (SELECT count(*) FROM identities) + (SELECT count(*) FROM removed_users)`))
+}
+
+func TestALinkThatIsMadeWhileItsUserIsRemovedLeavesThemRemovedOrLinked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super := w.as(1, identity.Superadmin)
+	who := map[string]any{"issuer": "https://id.example", "subject": "x", "user_id": 7}
+	conn, err := pgx.Connect(t.Context(), w.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	linking, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = linking.Exec(t.Context(), `SELECT set_config('echomind.request', '{"user_id": 1, "role": "superadmin"}', true), api.link_identity('https://id.example', 'x', 7)`)
+	require.NoError(t, err)
+	removing := super.do("DELETE", "/users/7", nil, "If-Match", "*")
+	require.NoError(t, linking.Commit(t.Context()))
+	if removing.status == 409 { // it has waited for the link
+		require.Equal(t, 200, super.do("DELETE", "/users/7", nil, "If-Match", "*").status)
+	}
+	require.False(t, one[bool](w, `SELECT EXISTS (SELECT FROM removed_users r JOIN identities i USING (user_id))`))
+
+	w.exec(`INSERT INTO removed_users VALUES (7) ON CONFLICT DO NOTHING`)
+	w.exec(`UPDATE identities SET user_id = 7`)
+	w.exec(`INSERT INTO removed_users VALUES (7) ON CONFLICT DO NOTHING`) // by the command line of a release before, or by plain SQL
+	require.Equal(t, 200, super.do("POST", "/users/links", who).status)
+	require.Empty(t, one[string](w, `SELECT coalesce(s.refused, '') FROM api.sign_in('https://id.example', 'x', NULL, NULL, 0, 'r') s`), "who was linked anew is removed no more")
 }

@@ -58,9 +58,10 @@ func (p *pages) connected(q *request) error {
 		http.Redirect(q.ResponseWriter, q.Request, "/", http.StatusSeeOther)
 		return nil
 	}
-	kept := keptIn(q.Request, consentCookie)
-	q.keep(consentCookie, "", 0) // one consent comes back once
-	id, err := q.service.TakeConsent(q.Request, kept)
+	id, used, err := q.service.TakeConsent(q.Request, keptIn(q.Request, consentCookie))
+	if used {
+		q.keep(consentCookie, "", 0) // one consent comes back once
+	}
 	q.URL.RawQuery = "" // a page repeats its address in its links, and this one has a code
 	if err != nil {
 		return err

@@ -44,8 +44,8 @@ type Service interface {
 	Provider(connectorType string) (name string, asks bool)
 	// AskConsent is where whom a request serves may consent for a connector, and what their browser keeps meanwhile.
 	AskConsent(r *http.Request, connector int32) (asked Consent, kept string, err error)
-	// TakeConsent gives a connector what a consent has left, by what the provider has the browser say, and by what it has kept.
-	TakeConsent(r *http.Request, kept string) (connector int32, err error)
+	// TakeConsent gives a connector what a consent has left, by what the provider has the browser say, and by what it has kept, if that was used.
+	TakeConsent(r *http.Request, kept string) (connector int32, used bool, err error)
 	// End ends the session of the context's user.
 	End(ctx context.Context) error
 	// Failed has a defect logged.
