@@ -27,6 +27,9 @@ BEGIN
         SELECT of_user, g.id, bool_or(g.leads) FROM (SELECT unnest(member) AS id, false AS leads UNION ALL SELECT unnest(lead), true) g GROUP BY g.id
         ON CONFLICT (user_id, group_id) DO UPDATE SET leads = EXCLUDED.leads WHERE m.leads <> EXCLUDED.leads;
     DELETE FROM group_members m WHERE m.user_id = of_user AND m.group_id = ANY (leave);
+    IF cardinality(member) + cardinality(lead) > 0 AND (SELECT count(*) FROM (SELECT FROM group_members m WHERE m.user_id = of_user LIMIT 1001) n) > 1000 THEN
+        RAISE EXCEPTION 'user % is in 1,000 groups, and no more count', of_user USING ERRCODE = 'check_violation', CONSTRAINT = 'group_members_most';
+    END IF;
 END $$;
 -- +goose StatementEnd
 

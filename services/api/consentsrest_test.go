@@ -163,7 +163,7 @@ func TestAConsentIsTakenAlsoWhereItsBrowserIsGone(t *testing.T) {
 	c := newConsenting(t)
 	id := c.source(consent.GoogleDrive, `{}`)
 	other := c.replica(func(cfg *api.Config) {
-		cfg.Secrets.SecretsKey = c.key
+		cfg.SecretsKey = c.key
 		cfg.Consent = c.config
 		cfg.Consent.GoogleTokenURL = tokens.URL
 	})
@@ -173,7 +173,7 @@ func TestAConsentIsTakenAlsoWhereItsBrowserIsGone(t *testing.T) {
 	at, err := url.Parse(r.body["address"].(string))
 	require.NoError(t, err)
 	b := me.signedIn()
-	back, err := http.NewRequestWithContext(gone, "GET", other.server.URL+"/connect/back?code=c&state="+url.QueryEscape(at.Query().Get("state")), nil)
+	back, err := http.NewRequestWithContext(gone, http.MethodGet, other.server.URL+"/connect/back?code=c&state="+url.QueryEscape(at.Query().Get("state")), nil)
 	require.NoError(t, err)
 	for name, value := range b.cookies() {
 		back.AddCookie(&http.Cookie{Name: name, Value: value})
@@ -236,7 +236,7 @@ func TestAConsentComesBackToTheAddressAsABrowserWritesIt(t *testing.T) {
 	id := c.source(consent.GoogleDrive, `{}`)
 	me := c.as(7, identity.User)
 	for host, want := range map[string]string{"Sync.Example": "https://sync.example", "sync.example:443": "https://sync.example", "sync.example:80": "https://sync.example:80", "[::1]:443": "https://[::1]"} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", fmt.Sprintf("%s/api/v1/connectors/%d/consents", c.server.URL, id), nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("%s/api/v1/connectors/%d/consents", c.server.URL, id), nil)
 		require.NoError(t, err)
 		r.Host = host
 		r.Header.Set("Authorization", "Bearer "+me.token)

@@ -103,3 +103,14 @@ func TestALinkThatIsMadeWhileItsUserIsRemovedLeavesThemRemovedOrLinked(t *testin
 	require.Equal(t, 200, super.do("POST", "/users/links", who).status)
 	require.Empty(t, one[string](w, `SELECT coalesce(s.refused, '') FROM api.sign_in('https://id.example', 'x', NULL, NULL, 0, 'r') s`), "who was linked anew is removed no more")
 }
+
+func TestAUserIsPutIntoNoMoreGroupsThanCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super := w.as(1, identity.Superadmin)
+	w.exec(`INSERT INTO group_members SELECT 7, 'g' || lpad(n::text, 4, '0'), false FROM generate_series(1, 1000) n`)
+	super.refused(422, "invalid", super.do("PATCH", "/users/7", map[string]any{"member": []string{"z"}}, "If-Match", "*"))
+	r := super.do("PATCH", "/users/7", map[string]any{"lead": []string{"z"}, "leave": []string{"g0001"}}, "If-Match", "*")
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []any{"z"}, r.body["leads"], "who is put into a group is shown in it, and counts as in it")
+}

@@ -313,6 +313,7 @@ var fields = map[string]Field{
 	"access_tokens_daily":                 {"body.user_id", "was made 1,000 tokens in a day; use those that there are"},
 	"access_tokens_sessions":              {"body.token", "200 sessions were begun with it in a day; use one that there is"},
 	"access_tokens_made_depth":            {"body", "a token that was made through 8 others makes none; take one that was made through fewer"},
+	"group_members_most":                  {"body", "puts the user into more than 1,000 groups, and no more count; leave some"},
 	"request_keys_key_length":             {"header.Idempotency-Key", "must have 1 to 200 characters"},
 	"request_keys_same":                   {"header.Idempotency-Key", "is that of another request; take a new one for each"},
 	"access_tokens_name_length":           {"body.name", "must have at most 200 characters"},
