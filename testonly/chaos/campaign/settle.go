@@ -25,6 +25,8 @@ const (
 var unrest = []struct{ what, query string }{
 	{"in flight", `SELECT count(*) FROM connectors WHERE run_id IS NOT NULL`},
 	{"due", `SELECT count(*) FROM connectors WHERE (next_sync_at <= clock_timestamp() AND NOT asks_upstreams) OR needs_plan`},
+	// A window that is gone lets those whom it has held go within a minute.
+	{"asked for", `SELECT count(*) FROM connectors WHERE trigger_requested_at IS NOT NULL OR parameters_due_at IS NOT NULL`},
 	{"ends to be told of", `SELECT count(*) FROM upstream_ends WHERE tell_at IS NOT NULL`},
 	{"followers to look at", `SELECT count(*) FROM followers WHERE look_at <= clock_timestamp()`},
 	{"changed chains to look at", `SELECT count(*) FROM changed_followers`},

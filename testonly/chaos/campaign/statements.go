@@ -58,6 +58,7 @@ var allowed = map[string]struct {
 	"EventsWaiting":           {2700, "as ClearEvents, 594 and 32; behind an old transaction it passes by the rows that died since events were last noted empty"},
 	"HandOnChanged":           {800, "mostly finds nobody, by schedulers that are killed often: a connection's first call"},
 	"HaveTold":                {800, firstCall},
+	"TakeTurnToPublish":       {400, "353 for a connection's first call, which are the catalogue's, and 3 for each later one; processes are killed often"},
 	"LockFollowers":           {60 * 100, "no row for those of a page of 100 that do not wait"},
 	"LetFollow":               {60 * 100, "one row for a page of up to 100"},
 	"LookAgain":               {60 * 100, "as LetFollow"},
