@@ -23,7 +23,8 @@ var ErrPooler = errors.New("the connection to Postgres leads through a pooler")
 // within it are, whatever the database's default is. A migration and a caller's own SET come later and win.
 //
 // Plans are made for each call: a plan that was made while nothing was in flight reads all of open_runs, and a connection would
-// keep it until the table is analysed. The moves keep their plans, see 0014_housekeeping.sql.
+// keep it until the table is analysed. The moves keep their plans, see 0014_housekeeping.sql. None is compiled: a statement takes
+// milliseconds, and one that is forbidden what it may need is thought to take for ever.
 //
 // The role is taken only where the server that answers is the one that we logged in to: $1 is the process id that the server
 // named at the login, and a pooler names its own number, which may be larger than any process id.
@@ -36,6 +37,7 @@ const setUp = `SELECT pg_backend_pid() = $1::bigint, concat(
 	set_config('lock_timeout', '5s', false),
 	set_config('default_transaction_isolation', 'read committed', false),
 	set_config('plan_cache_mode', 'force_custom_plan', false),
+	set_config('jit', 'off', false),
 	CASE WHEN $2 <> '' AND pg_backend_pid() = $1::bigint THEN set_config('role', $2, false) END)`
 
 // session sets up a new connection and takes a role, unless role is empty. It has a deadline of its own, because the pool's

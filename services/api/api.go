@@ -285,13 +285,29 @@ func (a *API) in(ctx context.Context, work func(ctx context.Context, q *dbgen.Qu
 	return a.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error { return work(ctx, dbgen.New(tx)) })
 }
 
+// byKey is in for work that finds everything by a key: its statements are not planned anew.
+func (a *API) byKey(ctx context.Context, work func(ctx context.Context, q *dbgen.Queries) error) error {
+	return a.byKeyTx(ctx, func(ctx context.Context, tx pgx.Tx) error { return work(ctx, dbgen.New(tx)) })
+}
+
 // inTx is in for statements of another package.
 func (a *API) inTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
+	return a.transact(ctx, served(requestOf(ctx)), work)
+}
+
+// byKeyTx is byKey for statements of another package.
+func (a *API) byKeyTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
+	serve := served(requestOf(ctx))
+	serve.ByKey = true
+	return a.transact(ctx, serve, work)
+}
+
+func (a *API) transact(ctx context.Context, serve dbgen.ServeParams, work func(ctx context.Context, tx pgx.Tx) error) error {
 	each := deadline.Of(statementTimeout)
 	bounds := postgres.Bounds{Lock: lockTimeout, Statement: each, Idle: each}
 	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
 		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
-			if err := dbgen.New(tx).Serve(ctx, served(requestOf(ctx))); err != nil {
+			if err := dbgen.New(tx).Serve(ctx, serve); err != nil {
 				return err
 			}
 			return work(ctx, tx)

@@ -27,7 +27,7 @@ func (a *API) counted(ctx context.Context, c Counts, ids ...int32) (map[int32]db
 	}
 	var rows []dbgen.CountDocumentsRow
 	err := deadline.Do(ctx, "api.count_documents", countTimeout, func(ctx context.Context) error {
-		return a.in(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
+		return a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) (err error) {
 			rows, err = q.CountDocuments(ctx, dbgen.CountDocumentsParams{Ids: ids, Most: mostDocuments})
 			return err
 		})

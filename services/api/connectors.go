@@ -84,7 +84,7 @@ type GetConnector struct {
 }
 
 func (a *API) getConnector(ctx context.Context, in *GetConnector) (out *OneConnector, err error) {
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		out, err = seen(ctx, q, in.number())
 		return err
 	})

@@ -105,7 +105,7 @@ func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPag
 	}
 	var found []dbgen.DocumentsOfRow
 	var numbers map[string]int64
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if err := isSeen(ctx, q, in.number()); err != nil {
 			return err
 		}

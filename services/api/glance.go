@@ -60,7 +60,7 @@ func (a *API) glance(ctx context.Context, in *GlanceConnectors) (*Glances, error
 	ids = slices.Compact(ids)
 	var found []evidence.Evidence
 	var runs []dbgen.LatestRunsRow
-	err := a.inTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := a.byKeyTx(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if found, err = evidence.GlanceSeen(ctx, tx, ids, a.config.Scheduler.Settings()); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ type Status struct {
 
 func (a *API) connectorStatus(ctx context.Context, in *ByID) (*Status, error) {
 	out := &Status{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err := a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		c, err := q.ConnectorStatus(ctx, in.number())
 		if errors.Is(err, pgx.ErrNoRows) {
 			return problem.NotFound(fmt.Sprintf("connector %d", in.number()))
@@ -90,7 +90,7 @@ var (
 
 func (a *API) why(ctx context.Context, in *ByID) (*Why, error) {
 	asked, away := a.streams.get(time.Now())
-	gathered, err := evidence.GatherSeen(ctx, a.inTx, asked, away, in.number(), a.config.Scheduler.Settings())
+	gathered, err := evidence.GatherSeen(ctx, a.byKeyTx, asked, away, in.number(), a.config.Scheduler.Settings())
 	if errors.Is(err, evidence.ErrNoConnector) {
 		return nil, problem.NotFound(fmt.Sprintf("connector %d", in.number()))
 	}
@@ -135,7 +135,7 @@ type Failures struct {
 
 func (a *API) failedDocuments(ctx context.Context, in *ByID) (*Failures, error) {
 	out := &Failures{}
-	err := a.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+	err := a.byKeyTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := isSeen(ctx, dbgen.New(tx), in.number()); err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ func (a *API) connectorRuns(ctx context.Context, in *ConnectorRuns) (*RunPage, e
 	var found []dbgen.ApiRun
 	var called map[int32]string
 	out := &RunPage{}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err = a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if sees, err := q.SeesConnector(ctx, in.number()); err != nil || !sees {
 			return errors.Join(err, problem.NotFound(fmt.Sprintf("connector %d", in.number())))
 		}
@@ -336,7 +336,7 @@ type OnceByRun struct {
 
 func (a *API) getRun(ctx context.Context, in *ByRun) (*OneRun, error) {
 	out := &OneRun{}
-	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+	err := a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		found, err := runOf(ctx, q, in.Run)
 		if err != nil {
 			return err

@@ -23,6 +23,8 @@ const (
 	readers = 100
 	// beyond is how many times API_MAX_WATCHERS ask to watch.
 	beyond = 10
+	// slowShare is how many connections there are for each slow client.
+	slowShare = 20
 	// settle is for how long the API is asked before anything is measured: its connections plan their statements.
 	settle = 2 * time.Second
 )
@@ -59,6 +61,7 @@ func (s *session) api(ctx context.Context) ([]figures.Row, error) {
 			s.reads(system, api, asks),
 			one("dispatch alone", perSecond, func(ctx context.Context) (float64, error) { return dispatcher.Rate(ctx, free, s.size.due) }),
 			one(beside, perSecond, func(ctx context.Context) (float64, error) { return s.beside(ctx, dispatcher, asks) }),
+			s.besideSlow(api, users, asks),
 			s.watchers(system, api, users),
 		},
 		Ratios: []figures.Ratio{{Name: "dispatch beside the reads / alone", Of: beside, To: []string{"dispatch alone"}, AtLeast: 0.9, LongOnly: true}},
@@ -197,6 +200,30 @@ func (s *session) beside(ctx context.Context, dispatcher *ours.Dispatcher, asks 
 	rate, err := dispatcher.Prepared(ctx, s.size.due)
 	stop()
 	return rate, errors.Join(err, <-ended)
+}
+
+// besideSlow measures the reads beside clients that ask for pages and do not read them.
+func (s *session) besideSlow(api *load.API, users []reader, asks []load.Ask) figures.Measurement {
+	sessions := make([]string, len(users))
+	for i, u := range users {
+		sessions[i] = u.session
+	}
+	clients := s.size.streams / slowShare
+	fields := []figures.Figure{{Name: fmt.Sprintf("reads beside %d slow clients, p99", clients), Unit: "ms"}, {Name: "API with slow clients", Unit: "MB"}}
+	return figures.Measurement{Figures: fields, Take: func(ctx context.Context) ([]float64, error) {
+		slow, err := api.Slow(ctx, sessions, clients)
+		defer slow.Close()
+		if err != nil {
+			return nil, err
+		}
+		time.Sleep(settle)
+		result, err := load.Run(ctx, load.Client(), asks, s.size.rate, time.Duration(s.size.seconds)*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		mb, err := api.MB()
+		return []float64{figures.Quantile(result.All(), 0.99), mb}, err
+	}}
 }
 
 // watchers measures what those who watch cost, and what those beyond the limit are answered.

@@ -174,6 +174,28 @@ func (a *API) Silent(ctx context.Context, n int) (*Crowd, error) {
 	return c, nil
 }
 
+// Slow has n connections ask for a page, by the sessions of a few users, of which they read nothing.
+func (a *API) Slow(ctx context.Context, sessions []string, n int) (*Crowd, error) {
+	c := &Crowd{}
+	for i := range n {
+		from := &net.TCPAddr{IP: net.IPv4(127, 0, 3, byte(1+i%50))}
+		conn, err := (&net.Dialer{LocalAddr: from, Timeout: 5 * time.Second}).DialContext(ctx, "tcp", a.Addr)
+		if err != nil {
+			c.Refused++
+			continue
+		}
+		c.Open++
+		c.conns = append(c.conns, conn)
+		if err := conn.(*net.TCPConn).SetReadBuffer(1024); err != nil {
+			return c, err
+		}
+		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nCookie: %s\r\n\r\n", sessions[i%len(sessions)]); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
 // Alive is how many of its connections this side does not know to be closed. Those that wait to be accepted are among them.
 func (c *Crowd) Alive() (alive int) {
 	for _, conn := range c.conns {

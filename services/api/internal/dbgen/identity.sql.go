@@ -475,7 +475,9 @@ func (q *Queries) RevokeToken(ctx context.Context, id int32) (bool, error) {
 
 const serve = `-- name: Serve :exec
 SELECT set_config('echomind.request', $1::text, true), set_config('echomind.groups', $2::text, true),
-    set_config('echomind.change_groups', $3::text, true), set_config('echomind.create_groups', $4::text, true)
+    set_config('echomind.change_groups', $3::text, true), set_config('echomind.create_groups', $4::text, true),
+    CASE WHEN $5::boolean THEN concat(set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+        set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)) END
 `
 
 type ServeParams struct {
@@ -483,15 +485,18 @@ type ServeParams struct {
 	Groups       string
 	ChangeGroups string
 	CreateGroups string
+	ByKey        bool
 }
 
-// Whom this transaction serves: what it sees, and what the audit says of it.
+// Whom this transaction serves: what it sees, and what the audit says of it. Where all that it reads is found by a key, its statements keep their plans, which walk
+// by keys, whatever there was when they were made.
 func (q *Queries) Serve(ctx context.Context, arg ServeParams) error {
 	_, err := q.db.Exec(ctx, serve,
 		arg.Request,
 		arg.Groups,
 		arg.ChangeGroups,
 		arg.CreateGroups,
+		arg.ByKey,
 	)
 	return err
 }
