@@ -73,6 +73,9 @@ func (w *world) eachOperation(owned []identity.Ownership, as func(standing) call
 				who.Leads = []string{"g"}
 			}
 			for _, of := range owned {
+				if s.member && !s.leader && of.GroupID == "" { // a leader is a member, too
+					continue
+				}
 				w.eachOperationOf(of, func(operation identity.Operation, c something) (changed bool) {
 					got := me.try(operation, c)
 					if got == 0 {

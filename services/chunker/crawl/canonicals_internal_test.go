@@ -35,9 +35,7 @@ type index struct {
 }
 
 func (s *index) Known(context.Context) (map[string]worker.Known, error) { return s.known, nil }
-
 func (s *index) Links(context.Context, string) ([]string, error)        { return nil, nil }
-
 func (s *index) Touch(ctx context.Context, doc worker.Document) error   { return s.Put(ctx, doc) }
 
 func (s *index) Put(_ context.Context, doc worker.Document) error {
@@ -51,7 +49,6 @@ func (s *index) Delete(_ context.Context, id string) error {
 }
 
 func (s *index) Unchanged(int)                                {}
-
 func (*index) DeletionsAllowed(context.Context) (bool, error) { return true, nil }
 
 func (s *index) crawl(t *testing.T, pages int, site written) *crawler {
