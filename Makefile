@@ -55,8 +55,8 @@ test: build ## pass the tests
 	go test -p 3 -timeout 1h -vet=off $(SLOW) work
 
 # The race detector sees what runs at once: packages whose code shares something, but for those whose tests run programs that are built
-# without it, and the two whose tests run whole services. Test files that ask Postgres, or do one thing after another for minutes, say
-# `//go:build !race`.
+# without it, and the two whose tests run whole services. Tests that ask Postgres, or do one thing after another, are in files that say
+# `//go:build !race`: the `_inturn_test.go` beside a file whose other tests have several at work at once.
 RACE_SHARES  := "sync(/atomic)?"|errgroup|\bgo (func\b|[a-zA-Z_.]+\()|\bchan\b
 RACE_NOTHING := /internal/(console|stack)$$
 RACE_TOO     := ./testonly/model ./services/connector/internal/endtoend
