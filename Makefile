@@ -47,7 +47,7 @@ demo: build ## the whole thing in one go, on real input, in a temporary folder
 	bin/echomind demo
 
 # Go tests packages in the order in which they are named: those that take minutes first, or the end waits for one of them.
-SLOW := ./services/scheduler ./services/semantic ./sdk/worker ./cmd/echomind/internal/stack ./services/api
+SLOW := ./services/scheduler ./services/semantic ./sdk/worker ./services/api ./db ./cmd/echomind/internal/stack ./cmd/echomind/internal/console ./testonly/model
 
 # Many packages wait as much as they compute, for deadlines, leases and servers; more than three at once slow each other down.
 # Go's own ten minutes for a package are too few on a busy machine.
@@ -55,14 +55,14 @@ test: build ## pass the tests
 	go test -p 3 -timeout 1h -vet=off $(SLOW) work
 
 # The race detector sees what runs at once: packages whose code shares something, but for those whose tests run programs that are built
-# without it, and the two whose tests run whole services. Test files that ask Postgres, or do one thing after another for minutes, say
-# `//go:build !race`.
+# without it, and the two whose tests run whole services. Tests that ask Postgres, or do one thing after another, are in files that say
+# `//go:build !race`: the `_inturn_test.go` beside a file whose other tests have several at work at once.
 RACE_SHARES  := "sync(/atomic)?"|errgroup|\bgo (func\b|[a-zA-Z_.]+\()|\bchan\b
 RACE_NOTHING := /internal/(console|stack)$$
 RACE_TOO     := ./testonly/model ./services/connector/internal/endtoend
 
 race: ## the tests of what runs at once, under the race detector
-	go test -p 3 -timeout 1h -vet=off -race $(filter-out ./cmd/%,$(SLOW)) $(RACE_TOO) $$(go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}}{{"\n"}}{{end}}' work | \
+	go test -p 3 -timeout 1h -vet=off -race $(filter-out ./cmd/% ./db,$(SLOW)) $(RACE_TOO) $$(go list -f '{{range .GoFiles}}{{$$.Dir}}/{{.}}{{"\n"}}{{end}}' work | \
 		grep . | xargs grep -lE '$(RACE_SHARES)' | xargs dirname | sort -u | grep -vE '$(RACE_NOTHING)')
 
 model: ## random histories of the model, MODEL_HISTORIES=200, by a fresh seed or MODEL_SEED

@@ -16,7 +16,7 @@ func TestTheLookForCheckpointsReadsAPageOfTriesWhateverNumberOfCheckpointsWaits(
 	b.exec(`ALTER TABLE run_checkpoints SET (autovacuum_enabled = off)`)
 	open := b.syncing(b.connector())
 	const tries = 5 // one of them is open
-	for from, to := 1, 10_000; to <= 100_000; from, to = to+1, to+90_000 {
+	for from, to := 1, 3_000; to <= 30_000; from, to = to+1, to+27_000 {
 		b.exec(`INSERT INTO run_checkpoints SELECT $1, $2, n, '{}' FROM generate_series($3::integer, $4::integer) n`, open.ID, open.Run, from, to)
 		b.exec(`INSERT INTO run_checkpoints SELECT md5(t::text)::uuid, md5(t::text)::uuid, n, '{}'
 			FROM generate_series(2, $1::integer) t, generate_series($2::integer, $3::integer) n`, tries, from, to)

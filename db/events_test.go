@@ -151,13 +151,13 @@ func TestEventsOfStatusGiveWayBeforeVerdictsAndBothAreCounted(t *testing.T) {
 func TestWhoWritesEventsBoundsThemThoughNobodyPublishes(t *testing.T) {
 	b := newBase(t)
 	b.silence()
-	b.bounds(1000, 1000)
+	b.bounds(100, 100)
 	id := b.connector()
-	b.exec(`DO $$ BEGIN FOR i IN 1..1200 LOOP
+	b.exec(`DO $$ BEGIN FOR i IN 1..750 LOOP
 		PERFORM moves.disable(c.id, 'x') FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors);
 		PERFORM moves.enable(c.id) FROM connectors c WHERE c.id = (SELECT max(id) FROM connectors); END LOOP; END $$`)
-	if n := one[int64](b, `SELECT count(*) FROM status_events`); n < 1000 || n > 1000+1024 {
-		t.Errorf("%d events of connector %d wait, want the newest 1,000 and less than a step more", n, id)
+	if n := one[int64](b, `SELECT count(*) FROM status_events`); n < 100 || n > 100+1024 {
+		t.Errorf("%d events of connector %d wait, want the newest 100 and less than a step more", n, id)
 	}
 }
 

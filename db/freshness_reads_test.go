@@ -14,10 +14,10 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
-// Of 100,000 connectors, half of which say how old they may be, a page in the order of freshness reads what is on it, or what it is bound to.
+// Of 40,000 connectors, half of which say how old they may be, a page in the order of freshness reads what is on it, or what it is bound to.
 func TestAPageByFreshnessReadsWhatItsViewerSees(t *testing.T) {
 	b := newBase(t)
-	rows := "100000"
+	rows := "40000"
 	if more := os.Getenv("FRESHNESS_ROWS"); more != "" {
 		rows = more
 	}
@@ -36,11 +36,11 @@ func TestAPageByFreshnessReadsWhatItsViewerSees(t *testing.T) {
 		bound string
 		most  int64
 	}{
-		"a user of few":                {identity.Who{UserID: 4000, Role: identity.User}, "", 300},
+		"a user of few":                {identity.Who{UserID: 1500, Role: identity.User}, "", 300},
 		"a user of none":               {identity.Who{UserID: 7, Role: identity.User}, "", 300},
-		"a member of a group":          {identity.Who{UserID: 4000, Role: identity.User, Groups: []string{"g10", "g20"}}, "", 500},
+		"a member of a group":          {identity.Who{UserID: 1500, Role: identity.User, Groups: []string{"g10", "g20"}}, "", 500},
 		"a superadmin":                 {identity.Who{UserID: 1, Role: identity.Superadmin}, "", 300},
-		"an administrator":             {identity.Who{UserID: 4000, Role: identity.Admin}, bound, 45_000},
+		"an administrator":             {identity.Who{UserID: 1500, Role: identity.Admin}, bound, 45_000},
 		"a superadmin with a filter":   {identity.Who{UserID: 1, Role: identity.Superadmin}, bound + ` AND strpos(lower(name), 'nowhere') > 0`, 45_000},
 		"a superadmin of what is late": {identity.Who{UserID: 1, Role: identity.Superadmin}, bound + ` AND fresh_until < (SELECT clock_timestamp())`, 300},
 	} {

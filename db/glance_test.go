@@ -13,7 +13,7 @@ import (
 // A page of sources: what it reads is bounded for each of its rows, however many are due, in flight, or in the ledger.
 func TestALookAtAPageOfConnectorsReadsABoundedPartForEach(t *testing.T) {
 	b := newBase(t)
-	all := 100_000
+	all := 30_000
 	if _, err := fmt.Sscan(os.Getenv("GLANCE_CONNECTORS"), &all); err == nil {
 		t.Logf("%d connectors", all)
 	}

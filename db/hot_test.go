@@ -17,12 +17,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/echomind/sync/db"
+	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
 const (
 	// atRest is how many connectors there are, inFlight how many of them are claimed or picked up when it is counted.
-	atRest, inFlight = 60_000, 20_000
+	atRest, inFlight = 24_000, 6_000
 	// mostBuffers is what one call of a statement may read, whatever is in flight.
 	mostBuffers = 40
 )
@@ -311,7 +312,8 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 		END LOOP;
 	END $$`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes)
-		SELECT 'docs', (ARRAY['web', 'file', 'teams', 'onedrive'])[1 + n % 4], 1 + n % 100, 60 FROM generate_series(1, $1) n`, atRest)
+		SELECT 'docs', (ARRAY['web', 'file', 'teams', 'onedrive'])[1 + n % 4], 1 + n % 100, 60 FROM generate_series(1, 400) n`)
+	movestest.Multiply(t, b.conn, atRest/400)
 	b.exec(`VACUUM ANALYZE`)
 	known := b.watched() // has prepared and planned everything while nothing was in flight
 	cycles := func(w *watched, n int) {
@@ -335,7 +337,7 @@ func TestNoHotStatementReadsMoreThanAFewDozenBuffersWhateverIsInFlight(t *testin
 	}
 	for name, w := range map[string]*watched{"planned at rest": known, "new": b.watched()} {
 		w.on = true
-		cycles(w, 150)
+		cycles(w, 60)
 		w.on = false
 		t.Run(name, func(t *testing.T) { w.judge(t) })
 	}

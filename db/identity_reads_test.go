@@ -11,14 +11,14 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
-// A page of connectors does not read what a hundred thousand other users have, no matter who asks.
+// A page of connectors does not read what thousands of other users have, no matter who asks.
 func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id)
 		SELECT 'c', CASE WHEN n % 1000 = 0 THEN 'word_count' ELSE 'web' END, 10 + n / 20, CASE WHEN n % 10 = 0 THEN 'group' ELSE 'user' END,
-			CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END FROM generate_series(1, 100000) n`)
+			CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END FROM generate_series(1, 40000) n`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope) SELECT 'c', 'web', 9, 'org' FROM generate_series(1, 20)`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`VACUUM ANALYZE connectors`)
@@ -27,10 +27,10 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 		who  identity.Who
 		most int64
 	}{
-		"a user of few":       {identity.Who{UserID: 4000, Role: identity.User}, 200},
+		"a user of few":       {identity.Who{UserID: 1500, Role: identity.User}, 200},
 		"a user of none":      {identity.Who{UserID: 7, Role: identity.User}, 200},
-		"a member of a group": {identity.Who{UserID: 4000, Role: identity.User, Groups: []string{"g10", "g20"}}, 300},
-		"an administrator":    {identity.Who{UserID: 4000, Role: identity.Admin}, 3000},
+		"a member of a group": {identity.Who{UserID: 1500, Role: identity.User, Groups: []string{"g10", "g20"}}, 300},
+		"an administrator":    {identity.Who{UserID: 1500, Role: identity.Admin}, 3000},
 		"a superadmin":        {identity.Who{UserID: 1, Role: identity.Superadmin}, 200},
 	} {
 		b.serves(c.who, func(tx pgx.Tx) {
@@ -68,7 +68,7 @@ func TestAPageOfConnectorsReadsWhatItsViewerSees(t *testing.T) {
 func TestALookForWhatSomebodySeesIsBounded(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
-	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 40000) n`)
 	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
 		SELECT gen_random_uuid(), c.id, c.user_id, c.type, 'manual', now(), now(), now(), 1 FROM connectors c`)
 	b.exec(`SET session_replication_role = 'origin'`)
@@ -159,10 +159,12 @@ func TestDocumentsAreCountedAndListedUpToANumber(t *testing.T) {
 func TestThePastOfAConnectorThatWasHandedOverIsNotRead(t *testing.T) {
 	b := newBase(t)
 	id := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('x', 'web', 7) RETURNING id`)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), $1, 'web', 'manual', m.at, m.at, m.at, 'completed', c.config_version
 		FROM connectors c, generate_series(1, 50000) n, LATERAL (SELECT clock_timestamp() - make_interval(mins => n) AS at) m`, id)
 	b.exec(`INSERT INTO documents (connector_id, source_id, status, config_version) SELECT $1, n, 'stored', c.config_version FROM connectors c, generate_series(1, 100000) n`, id)
+	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`UPDATE connectors SET user_id = 8`)
 	b.exec(`VACUUM ANALYZE runs, documents`)
 	b.serves(identity.Who{UserID: 8, Role: identity.User}, func(tx pgx.Tx) {
@@ -210,9 +212,9 @@ func TestAPageOfRunsThatNobodyHasCountedYetAsksForThoseOfThePage(t *testing.T) {
 func TestAPageReadsNothingOfOthers(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
-	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 100000) n`)
-	b.exec(`INSERT INTO owner_quotas (user_id) SELECT n FROM generate_series(1, 100000) n`)
-	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) SELECT n / 10 + 1, 'user', '{read}', sha256('s'), 'x' FROM generate_series(1, 100000) n`)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 10 + n / 20 FROM generate_series(1, 40000) n`)
+	b.exec(`INSERT INTO owner_quotas (user_id) SELECT n FROM generate_series(1, 40000) n`)
+	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by) SELECT n / 10 + 1, 'user', '{read}', sha256('s'), 'x' FROM generate_series(1, 40000) n`)
 	b.exec(`INSERT INTO resource_locks (key, epoch, run_id, connector_id, ttl, acquired_at, expires_at, try_id, ask)
 		SELECT 'k' || n, n, gen_random_uuid(), n, '1 hour', clock_timestamp(), clock_timestamp() + interval '1 hour', gen_random_uuid(), 1 FROM generate_series(1, 20000) n`)
 	b.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at)

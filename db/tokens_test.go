@@ -209,11 +209,11 @@ func TestKeepAuditReadsWhatItRemoves(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by, made_through)
-		SELECT 10 + n / 10, 'user', '{read}', sha256('s'), 'x', CASE WHEN n % 10 = 1 THEN '{}' ELSE ARRAY[n - n % 10 + 1] END FROM generate_series(1, 200000) n`)
-	b.exec(`UPDATE access_tokens SET expires_at = clock_timestamp() - interval '40 days' WHERE id IN (100001, 100002)`)
+		SELECT 10 + n / 10, 'user', '{read}', sha256('s'), 'x', CASE WHEN n % 10 = 1 THEN '{}' ELSE ARRAY[n - n % 10 + 1] END FROM generate_series(1, 50000) n`)
+	b.exec(`UPDATE access_tokens SET expires_at = clock_timestamp() - interval '40 days' WHERE id IN (25001, 25002)`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`VACUUM ANALYZE access_tokens`)
-	for _, left := range []int{199_990, 199_990} {
+	for _, left := range []int{49_990, 49_990} {
 		plan := one[string](b, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT moves.keep_audit('30 days', 2000)`)
 		_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
 		_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package lifecycle_test
 
 import (

@@ -111,19 +111,19 @@ func TestThreeDaysOfChecksAreFewLinesOfTheLedger(t *testing.T) {
 	s := setClock(t, utc("2026-02-02 12:00"))
 	s.counted(10)
 	s.condition("enough", enough)
-	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": 50}`, "schedule_cron": "*/10 * * * *"})
+	id := s.synced(row{"type": "refresh", "condition": "enough", "config": `{"least": 50}`, "schedule_cron": "*/30 * * * *"})
 	scheduler := s.scheduler()
 	began := utc("2026-02-02 12:00")
-	for i := range 3 * 24 * 6 {
-		s.at(began.Add(time.Duration(i+1) * 10 * time.Minute))
+	for i := range 3 * 24 * 2 {
+		s.at(began.Add(time.Duration(i+1) * 30 * time.Minute))
 		s.ask(scheduler)
 	}
 	want(s.stage, true, `SELECT count(*) BETWEEN 2 AND 4 FROM runs WHERE connector_id = $1`, id)
-	want(s.stage, 3*24*6, `SELECT (SELECT sum(missed_count) FROM runs WHERE connector_id = $1)::int + (SELECT count FROM unmet_slots WHERE connector_id = $1)`, id)
+	want(s.stage, 3*24*2, `SELECT (SELECT sum(missed_count) FROM runs WHERE connector_id = $1)::int + (SELECT count FROM unmet_slots WHERE connector_id = $1)`, id)
 	want(s.stage, true, `SELECT bool_and(slot > coalesce(before, '-infinity') AND slot_last >= slot) FROM (
 		SELECT slot, slot_last, lag(slot_last) OVER (ORDER BY slot) AS before FROM runs WHERE connector_id = $1) r`, id)
 	s.exec(`DELETE FROM connectors WHERE id = $1`, id)
-	want(s.stage, 3*24*6, `SELECT sum(missed_count)::int FROM runs WHERE connector_id = $1 AND status = 'skipped'`, id)
+	want(s.stage, 3*24*2, `SELECT sum(missed_count)::int FROM runs WHERE connector_id = $1 AND status = 'skipped'`, id)
 	want(s.stage, 0, `SELECT count(*)::int FROM unmet_slots`)
 }
 

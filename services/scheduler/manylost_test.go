@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// manyLost is 60,000 connectors; 20,000 of them are fetched by 100 workers that are all lost. failures says of connector i how
+// manyLost is 30,000 connectors; 10,000 of them are fetched by 100 workers that are all lost. failures says of connector i how
 // often it has failed before.
 func (s *stage) manyLost(failures string) (silent string) {
 	s.Helper()
@@ -15,13 +15,13 @@ func (s *stage) manyLost(failures string) (silent string) {
 	}
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at)
 		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 10, 60, clock_timestamp() FROM generate_series(1, 400) i`)
-	s.multiply(100)
+	s.multiply(50)
 	s.exec(`ANALYZE connectors, open_runs, workers, connector_types`) // the statistics are those of a quiet time
 	s.exec(`INSERT INTO workers (id, expires_at) SELECT gen_random_uuid(), now() FROM generate_series(1, 100)`)
 	s.exec(`ALTER TABLE connectors DISABLE TRIGGER USER`)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, last_sync_at, status, run_id, failure_count)
 		SELECT 'c' || i, (ARRAY['web', 'file', 'teams'])[1 + i % 3], 1 + i % 10, 60, clock_timestamp(), 'SYNCING', gen_random_uuid(), ` + failures + `
-		FROM generate_series(1, 20000) i`)
+		FROM generate_series(1, 10000) i`)
 	s.exec(`ALTER TABLE connectors ENABLE TRIGGER USER`)
 	s.exec(`WITH w AS (SELECT array_agg(id ORDER BY id) AS ids FROM workers)
 		INSERT INTO open_runs (id, connector_id, type, user_id, trigger, due_at, started_at, dispatched_at, config_version,

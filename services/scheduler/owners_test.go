@@ -237,7 +237,7 @@ func TestALookForTheNextOwnerReadsFewBuffersWhateverOthersHaveDue(t *testing.T) 
 			s.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
 				SELECT run_id, id, user_id, type, 'new', now(), now(), now(), 1 FROM connectors WHERE run_id IS NOT NULL`)
 			s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, next_sync_at, due_reason)
-				SELECT 'backlog', 'web', 1, 60, clock_timestamp() - interval '1 day' + n * interval '1 ms', 'new' FROM generate_series(1, 200000) n`)
+				SELECT 'backlog', 'web', 1, 60, clock_timestamp() - interval '1 day' + n * interval '1 ms', 'new' FROM generate_series(1, 50000) n`)
 			s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, next_sync_at, due_reason)
 				SELECT 'behind', 'web', 10000 + n, 60, clock_timestamp() - interval '1 hour' + n * interval '1 ms', 'new' FROM generate_series(1, 1000) n`)
 			s.exec(`ALTER TABLE connectors ENABLE TRIGGER USER`)
@@ -285,7 +285,7 @@ func TestASessionThatPlannedItsClaimsOnASmallDatabaseReadsNoMoreOnALargeOne(t *t
 	for _, limit := range limits {
 		s.buffers("force_custom_plan", "", claim, limit)
 	}
-	due(1, 100_000, 1000)
+	due(1, 40_000, 1000)
 	s.exec(`INSERT INTO connectors (name, type, user_id, refresh_freq_minutes, status, run_id)
 		SELECT 'in flight', 'file', 1 + n % 1000, 60, 'PENDING', gen_random_uuid() FROM generate_series(1, 20000) n`)
 	s.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)

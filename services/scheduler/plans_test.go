@@ -166,7 +166,7 @@ func TestALookReadsFewBuffersWhateverIsInFlight(t *testing.T) {
 func TestABatchOfLostMessagesIsFoundWithoutReadingTheOthers(t *testing.T) {
 	s := setStage(t)
 	s.connectors(200)
-	s.multiply(100)
+	s.multiply(50)
 	s.do(s.scheduler().Tick(t.Context()))
 	s.purge()
 	s.age(pastTheGrace)

@@ -75,10 +75,10 @@ func TestAPreviewShowsWhatASchedulesPoliciesDecideBesideAnother(t *testing.T) {
 func TestAPreviewOfWhatIsUnderWayShowsWhichSlotsItSkips(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *", "--now")
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 * * * *", "--now")
 	foreseen := func() foreseenSlots {
-		now := u.foreseen("--next", "1h", "--takes", "10m").Now
-		if now.Slots[1].Verdict == "runs" { // a minute has begun since it was written
+		now := u.foreseen("--next", "60h", "--takes", "10h").Now
+		if now.Slots[1].Verdict == "runs" { // an hour has begun since it was written
 			now.Slots = now.Slots[1:]
 		}
 		return now
@@ -86,7 +86,7 @@ func TestAPreviewOfWhatIsUnderWayShowsWhichSlotsItSkips(t *testing.T) {
 	p := foreseen()
 	require.Equal(t, []any{"skipped", "its last run was not over", 10}, []any{p.Slots[1].Verdict, p.Slots[1].Reason, p.Slots[1].Count})
 	require.Contains(t, []string{"runs", "skipped"}, p.Slots[2].Verdict)
-	u.succeed("connectors", "update", "1", "--cron", "* * * * *", "--overlap", "queue")
+	u.succeed("connectors", "update", "1", "--cron", "0 * * * *", "--overlap", "queue")
 	p = foreseen()
 	require.Equal(t, []any{"missed", "passed before it could be claimed", 9}, []any{p.Slots[1].Verdict, p.Slots[1].Reason, p.Slots[1].Count})
 }
@@ -116,6 +116,13 @@ func (u terminal) stands(set string) {
 	movestest.Force(u.t, u.pool(), `UPDATE connectors SET synced_version = config_version, needs_plan = false, due_reason = 'schedule', `+set)
 }
 
+// ahead requires a moment that lay so far ahead at some time since then.
+func ahead(t *testing.T, since time.Time, by time.Duration, moment time.Time) {
+	t.Helper()
+	require.False(t, moment.Before(since.Add(by-time.Second)), "%s is less than %s behind %s", moment, by, since)
+	require.False(t, moment.After(time.Now().Add(by+time.Second)), "%s is more than %s ahead", moment, by)
+}
+
 func TestAPreviewOfWhatIsNotDueSaysWhy(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
@@ -141,9 +148,9 @@ func TestAPreviewOfWhatIsNotDueSaysWhy(t *testing.T) {
 func TestAPreviewOfWhatIsPutOffBeginsWithItsNextTry(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
-	u.add("--config", `{"url":"file:///a"}`, "--cron", "* * * * *")
-	u.stands(`last_sync_at = clock_timestamp() - interval '1 hour', next_sync_at = clock_timestamp(), slot_at = date_trunc('minute', clock_timestamp()),
-		planned_through = date_trunc('minute', clock_timestamp())`)
+	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 * * * *")
+	u.stands(`last_sync_at = clock_timestamp() - interval '1 hour', next_sync_at = clock_timestamp(), slot_at = date_trunc('hour', clock_timestamp()),
+		planned_through = date_trunc('hour', clock_timestamp())`)
 	pool := u.pool()
 	try := movestest.Syncing(t, pool, 1)
 	_, err := pool.Exec(t.Context(), `SELECT moves.postpone($1, $2, '20 hours', 'quota')`, try.Run, try.ID)
@@ -151,18 +158,19 @@ func TestAPreviewOfWhatIsPutOffBeginsWithItsNextTry(t *testing.T) {
 	p := u.foreseen("--next", "1h")
 	require.Empty(t, p.Now.Slots)
 	require.Regexp(t, `its next sync is due at 20.* \(wait\)`, p.Now.Note)
-	p = u.foreseen("--next", "21h", "--takes", "5m")
+	p = u.foreseen("--next", "30h", "--takes", "5h")
 	require.Equal(t, []any{"runs", "wait"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
 	require.Equal(t, []any{"skipped", "its last run was not over"}, []any{p.Now.Slots[1].Verdict, p.Now.Slots[1].Reason})
-	require.InDelta(t, 20*60+5, p.Now.Slots[1].Count, 2)
+	require.InDelta(t, 20+5, p.Now.Slots[1].Count, 1)
 	require.Equal(t, "runs", p.Now.Slots[2].Verdict)
-	// An outage has left its slot, which is put off for half an hour.
-	u.stands(`last_sync_at = clock_timestamp() - interval '3 hours', over_at = clock_timestamp() - interval '3 hours', claimed_at = clock_timestamp() - interval '3 hours',
-		planned_through = clock_timestamp() - interval '2 hours', slot_at = clock_timestamp() - interval '2 hours', next_sync_at = clock_timestamp() + interval '30 minutes'`)
-	p = u.foreseen("--next", "1h", "--takes", "5m")
+	// An outage has left its slot, which is put off for half a day.
+	began := time.Now()
+	u.stands(`last_sync_at = clock_timestamp() - interval '60 hours', over_at = clock_timestamp() - interval '60 hours', claimed_at = clock_timestamp() - interval '60 hours',
+		planned_through = clock_timestamp() - interval '50 hours', slot_at = clock_timestamp() - interval '50 hours', next_sync_at = clock_timestamp() + interval '12 hours'`)
+	p = u.foreseen("--next", "24h", "--takes", "5h")
 	require.Equal(t, []any{"missed", "passed before it could be claimed"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
-	require.InDelta(t, 2*60+29, p.Now.Slots[0].Count, 2)
-	require.WithinDuration(t, time.Now().Add(30*time.Minute), p.Now.Slots[1].First, 2*time.Minute)
+	require.InDelta(t, 50+11, p.Now.Slots[0].Count, 1)
+	ahead(t, began.Add(-time.Hour), 12*time.Hour, p.Now.Slots[1].First) // the last slot by then
 }
 
 func TestAPreviewOfAnIntervalHasItsPoliciesAndTheSyncThatIsUnderWay(t *testing.T) {
@@ -171,11 +179,12 @@ func TestAPreviewOfAnIntervalHasItsPoliciesAndTheSyncThatIsUnderWay(t *testing.T
 	u.add("--config", `{"url":"file:///a"}`, "--refresh", "60m", "--spread", "0", "--deadline", "30m")
 	const late = `last_sync_at = clock_timestamp() - interval '265 minutes', next_sync_at = clock_timestamp() - interval '205 minutes',
 		slot_at = clock_timestamp() - interval '205 minutes'`
+	began := time.Now()
 	u.stands(late)
 	p := u.foreseen("--next", "5h", "--takes", "10m")
 	require.Equal(t, []any{"missed", "too late"}, []any{p.Now.Slots[0].Verdict, p.Now.Slots[0].Reason})
 	require.Equal(t, "runs", p.Now.Slots[1].Verdict)
-	require.WithinDuration(t, time.Now().Add(time.Hour), p.Now.Slots[1].First, time.Minute)
+	ahead(t, began, time.Hour, p.Now.Slots[1].First)
 	require.Equal(t, 70*time.Minute, p.Now.Slots[2].First.Sub(p.Now.Slots[1].First))
 	u.succeed("connectors", "update", "1", "--deadline", "none", "--catch-up", "none")
 	u.stands(late)
@@ -183,7 +192,7 @@ func TestAPreviewOfAnIntervalHasItsPoliciesAndTheSyncThatIsUnderWay(t *testing.T
 	movestest.Syncing(t, u.pool(), 1)
 	p = u.foreseen("--next", "5h", "--takes", "10m")
 	require.Equal(t, "runs", p.Now.Slots[0].Verdict)
-	require.WithinDuration(t, time.Now().Add(70*time.Minute), p.Now.Slots[0].First, time.Minute)
+	ahead(t, began, 70*time.Minute, p.Now.Slots[0].First)
 }
 
 func TestAPreviewRefusesWhatCannotBe(t *testing.T) {
