@@ -3,6 +3,7 @@
 package db_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -63,7 +64,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 		`SELECT * FROM api.freshness_through('-infinity', 0, 100)`:                  20,
 		`SELECT api.documents_through(50007, 'd5', 100)`:                            40,
 		`SELECT * FROM api.count_documents('{50007}', 100)`:                         40,
-		`SELECT * FROM api.failed_documents(50007, 10)`:                             1500, // of its 20,000 documents
+		`SELECT * FROM api.failed_documents(50007, 10)`:                             6000, // of its 20,000 documents
 		`SELECT * FROM api.authenticate(50007, sha256('50007'))`:                    60,
 		`SELECT api.role_now(50007)`:                                                30,
 	}
@@ -101,6 +102,27 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 			if n > most {
 				t.Errorf("%s reads %d buffers, want at most %d:\n%s", sql, n, most, plan)
 			}
+		}
+	})
+}
+
+// A kept plan knows how many documents connectors have on average. One that has many more than others is walked by its index, as far as the function looks, and not read and sorted.
+func TestFailedDocumentsOfALargeConnectorAreNotSortedWhereOthersAreSmall(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (id, name, type, user_id, scope, status) SELECT n, 'c', 'web', 7, 'user', 'ACTIVE' FROM generate_series(1, 120) n`)
+	b.exec(`INSERT INTO documents (connector_id, source_id, title, status, config_version)
+		SELECT d.connector, 'https://example.org/documents/d' || d.n, 'D', 'stored', 1 FROM (SELECT c.connector, n FROM generate_series(1, 120) c(connector),
+			generate_series(1, CASE WHEN connector = 77 THEN 20000 ELSE 120 END) n ORDER BY sha256((c.connector || ' ' || n)::bytea)) d`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`ANALYZE documents`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		if _, err := tx.Exec(t.Context(), `SET LOCAL work_mem = '64kB'`); err != nil { // what is sorted is written to disk
+			t.Fatal(err)
+		}
+		_, plan := buffersOf(t, tx, `SELECT * FROM api.failed_documents(77, 10)`)
+		if _, written, _ := strings.Cut(plan, `"Temp Written Blocks": `); leading(written) > 0 {
+			t.Errorf("it sorts the documents of a connector, and writes %d blocks to disk for that", leading(written))
 		}
 	})
 }

@@ -18,12 +18,12 @@ func contextWithin(t *testing.T, d time.Duration) (context.Context, context.Canc
 	return context.WithTimeout(t.Context(), d)
 }
 
-// schema lists everything in the schemas public and moves: columns, constraints, indexes, views, functions, triggers,
+// schema lists everything in the schemas public, moves and api: columns, constraints, indexes, views, functions, triggers,
 // sequences, and who may do what with them.
 func (b *base) schema() []string {
 	b.Helper()
 	rows, err := b.conn.Query(b.Context(), `
-		WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname IN ('public', 'moves'))
+		WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname IN ('public', 'moves', 'api'))
 		SELECT format('column %s.%s %s %s %s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
 			pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attstorage, a.attacl)
 			FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
@@ -32,11 +32,11 @@ func (b *base) schema() []string {
 			WHERE relnamespace IN (SELECT oid FROM ours)
 		UNION ALL SELECT format('constraint %s %s %s', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint
 			WHERE connamespace IN (SELECT oid FROM ours)
-		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname IN ('public', 'moves')
-		UNION ALL SELECT format('view %s %s', viewname, definition) FROM pg_views WHERE schemaname IN ('public', 'moves')
+		UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname IN ('public', 'moves', 'api')
+		UNION ALL SELECT format('view %s %s', viewname, definition) FROM pg_views WHERE schemaname IN ('public', 'moves', 'api')
 		UNION ALL SELECT format('%s %s', pg_get_functiondef(oid), proacl) FROM pg_proc
 			WHERE pronamespace IN (SELECT oid FROM ours) AND prokind = 'f'
-		UNION ALL SELECT format('schema %s %s', nspname, nspacl) FROM pg_namespace WHERE nspname = 'moves'
+		UNION ALL SELECT format('schema %s %s', nspname, nspacl) FROM pg_namespace WHERE nspname IN ('moves', 'api')
 		UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal`)
 	if err != nil {
 		b.Fatal(err)

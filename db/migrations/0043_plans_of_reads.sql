@@ -127,7 +127,8 @@ BEGIN
         EXECUTE format('ALTER FUNCTION %s SET jit = off', asked);
     END LOOP;
     FOR asked IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'api'::regnamespace AND p.proname IN (   -- those that walk an index
-            'runs_reach', 'latest_runs', 'documents_through', 'runs_back', 'runs_back_of', 'connectors_through', 'open_runs_through', 'freshness_through') LOOP
+            'runs_reach', 'latest_runs', 'documents_through', 'runs_back', 'runs_back_of', 'connectors_through', 'open_runs_through', 'freshness_through',
+            'count_documents', 'failed_documents') LOOP   -- the last two sort what they have found: all ways of that are forbidden alike
         EXECUTE format('ALTER FUNCTION %s SET enable_sort = off', asked);
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', asked);
     END LOOP;
@@ -151,6 +152,8 @@ BEGIN
         EXECUTE format('ALTER FUNCTION %s RESET enable_hashjoin', asked);
         EXECUTE format('ALTER FUNCTION %s RESET enable_mergejoin', asked);
         EXECUTE format('ALTER FUNCTION %s RESET jit', asked);
+        EXECUTE format('ALTER FUNCTION %s RESET enable_sort', asked);
+        EXECUTE format('ALTER FUNCTION %s RESET enable_bitmapscan', asked);
     END LOOP;
 END $$;
 -- +goose StatementEnd
