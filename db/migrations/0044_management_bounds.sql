@@ -176,7 +176,7 @@ END $$;
 CREATE FUNCTION api.remove_user_part(of_user integer, most integer, goes_on boolean, OUT tokens_revoked bigint, OUT unlinked bigint, OUT more boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    gone bigint;
+    bound text;
 BEGIN
     PERFORM api.lock_user(of_user);
     tokens_revoked := 0;
@@ -193,9 +193,9 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM removed_users r WHERE r.user_id = of_user) THEN
         RETURN;
     END IF;
-    DELETE FROM group_members m WHERE m.user_id = of_user AND m.group_id IN (SELECT o.group_id FROM group_members o WHERE o.user_id = of_user ORDER BY o.group_id LIMIT most);
-    GET DIAGNOSTICS gone = ROW_COUNT;
-    more := gone = most;
+    SELECT o.group_id INTO bound FROM group_members o WHERE o.user_id = of_user ORDER BY o.group_id OFFSET most - 1 LIMIT 1;
+    more := FOUND;
+    DELETE FROM group_members m WHERE m.user_id = of_user AND m.group_id <= coalesce(bound, (SELECT max(o.group_id) FROM group_members o WHERE o.user_id = of_user));
 END $$;
 -- +goose StatementEnd
 

@@ -156,14 +156,10 @@ func (a *API) removeUser(ctx context.Context, in *RemoveUser) (*RemovedUser, err
 		if err != nil {
 			return err
 		}
-		left, err := shownUser(ctx, q, in.number())
-		if err != nil {
-			return err
-		}
 		if !goesOn {
 			out.Body.TokensRevoked, out.Body.Unlinked = done.TokensRevoked, done.Unlinked
 		}
-		out.Body.GroupsLeft, out.ETag = done.More, left.ETag
+		out.Body.GroupsLeft = done.More
 		return nil
 	}
 	until := time.Now().Add(removeTime)
@@ -182,7 +178,16 @@ func (a *API) removeUser(ctx context.Context, in *RemoveUser) (*RemovedUser, err
 			break
 		}
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		left, err := shownUser(ctx, q, in.number())
+		if err == nil {
+			out.ETag = left.ETag
+		}
+		return err
+	})
 }
 
 // leavesSuperadmin refuses what was done to a user where it leaves no superadmin who could take it back. Where an issuer or a proxy says who is one, there may be others of whom nothing is known here.

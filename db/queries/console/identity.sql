@@ -43,7 +43,8 @@ SELECT pg_advisory_xact_lock(hashtext('api.user'), @user_id::integer);
 
 -- name: LeaveGroups :execrows
 -- Of a user who is removed still.
-DELETE FROM group_members m WHERE m.user_id = @user_id AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = @user_id) AND m.group_id IN (SELECT o.group_id FROM group_members o WHERE o.user_id = @user_id ORDER BY o.group_id LIMIT @most::integer);
+DELETE FROM group_members m WHERE m.user_id = @user_id AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = @user_id)
+    AND m.group_id <= (SELECT max(n.group_id) FROM (SELECT o.group_id FROM group_members o WHERE o.user_id = @user_id ORDER BY o.group_id LIMIT @most::integer) n);
 
 -- name: HasSuperadmin :one
 -- Where people sign in, and else by a token.

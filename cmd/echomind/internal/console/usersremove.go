@@ -61,7 +61,7 @@ and no issuer signs them in (` + "`echomind users link`" + ` has it do so again)
 // removeUser removes a user, in as many transactions as their groups need. last: there is no superadmin any more.
 func removeUser(ctx context.Context, pool *pgxpool.Pool, user int32) (removed removedUser, last bool, err error) {
 	removed.UserID = user
-	for isFirst, left := true, int64(groupsAtOnce); left == groupsAtOnce && err == nil; isFirst = false {
+	for isFirst, left := true, int64(groupsAtOnce); left >= groupsAtOnce && err == nil; isFirst = false {
 		err = deadline.Do(ctx, "console.remove_user", queryTimeout, func(ctx context.Context) error {
 			return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
 				q := dbgen.New(tx)

@@ -110,7 +110,8 @@ func (q *Queries) LeaveGroup(ctx context.Context, arg LeaveGroupParams) error {
 }
 
 const leaveGroups = `-- name: LeaveGroups :execrows
-DELETE FROM group_members m WHERE m.user_id = $1 AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = $1) AND m.group_id IN (SELECT o.group_id FROM group_members o WHERE o.user_id = $1 ORDER BY o.group_id LIMIT $2::integer)
+DELETE FROM group_members m WHERE m.user_id = $1 AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = $1)
+    AND m.group_id <= (SELECT max(n.group_id) FROM (SELECT o.group_id FROM group_members o WHERE o.user_id = $1 ORDER BY o.group_id LIMIT $2::integer) n)
 `
 
 type LeaveGroupsParams struct {
