@@ -39,7 +39,7 @@ func Page(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 		if found.isLast {
 			return page, 0, nil
 		}
-		count, bytes, f.After = count+found.count, bytes+found.bytes, found.after
+		count, bytes, f.After = count+len(found.ids), bytes+found.bytes, found.after
 		if count >= pageLetters || bytes >= pageBytes || !time.Now().Before(until) {
 			return page, found.after, nil
 		}

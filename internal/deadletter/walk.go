@@ -55,9 +55,9 @@ func (unread) Is(target error) bool { return target == ErrStream }
 type looked struct {
 	// letters are those of the filter, without their payloads.
 	letters []Letter
-	// after is the last that was looked at, count how many were, bytes how large they are.
+	// after is the last that was looked at, ids are all that were, bytes is how large they are.
 	after uint64
-	count int
+	ids   []uint64
 	bytes int
 	// isLast: there are no more.
 	isLast bool
@@ -78,9 +78,8 @@ func look(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most
 		found.after = raw.Sequence
 		found.bytes += len(raw.Data)
 		letter, _ := Read(raw)
-		all = append(all, letter)
+		all, found.ids = append(all, letter), append(found.ids, letter.ID)
 	}
-	found.count = len(all)
 	if err := Resolve(ctx, runs, all); err != nil {
 		return found, err
 	}
@@ -119,8 +118,8 @@ func Walk(ctx context.Context, stream *broker.Letters, runs Runs, f Filter) iter
 type Portion struct {
 	// Letters are those of the filter, without their payloads.
 	Letters []Letter
-	// Looked is how many were looked at, After the last of them.
-	Looked int
+	// Looked are all that were looked at, After is the last of them.
+	Looked []uint64
 	After  uint64
 	// IsLast: there are no more.
 	IsLast bool
@@ -129,5 +128,5 @@ type Portion struct {
 // Some looks at up to most letters behind f.After, and at one at least; at no more when its time is over.
 func Some(ctx context.Context, stream *broker.Letters, runs Runs, f Filter, most int, until time.Time) (Portion, error) {
 	found, err := look(ctx, stream, runs, f, most, until)
-	return Portion{found.letters, found.count, found.after, found.isLast}, err
+	return Portion{found.letters, found.ids, found.after, found.isLast}, err
 }

@@ -3213,6 +3213,8 @@ type ReleasedLockBody struct {
 
 // RemovedUserBody defines model for RemovedUserBody.
 type RemovedUserBody struct {
+	// GroupsLeft The user is removed, but of very many groups some are left: send the request again.
+	GroupsLeft    bool  `json:"groups_left"`
 	TokensRevoked int64 `json:"tokens_revoked"`
 
 	// Unlinked How many subjects of issuers are this user no more.
@@ -18302,11 +18304,18 @@ func (r UsersLinksRemoveResponse) ContentType() string {
 	return ""
 }
 
+// UsersRemoveResponse200Headers the declared response headers of an HTTP 200 response for UsersRemove
+type UsersRemoveResponse200Headers struct {
+	ETag *string
+}
+
 type UsersRemoveResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
 	JSON200 *RemovedUserBody
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UsersRemoveResponse200Headers
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
@@ -23233,6 +23242,19 @@ func ParseUsersRemoveResponse(rsp *http.Response) (*UsersRemoveResponse, error) 
 		}
 		response.JSON200 = &dest
 
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UsersRemoveResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

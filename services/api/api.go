@@ -265,9 +265,22 @@ func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	return &p
 }
 
+// contextKey names what the context of a request has. All are here, so that no two are the same.
 type contextKey int
 
-const requestKey contextKey = iota
+const (
+	// requestKey is of whom it serves, an identity.Request.
+	requestKey contextKey = iota
+	// keyedKey is of its idempotency key, a keyed.
+	keyedKey
+	// peerKey is of the address that it has come from, originKey of that which it has come to.
+	peerKey
+	originKey
+	// lastingKey is of the context that ends with its connection, not with its deadline.
+	lastingKey
+	// answerKey is of the answer itself, whose connection has its own deadlines.
+	answerKey
+)
 
 // requestOf is whom a request serves.
 func requestOf(ctx context.Context) identity.Request {

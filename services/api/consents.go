@@ -175,7 +175,7 @@ func (h host) takeOnce(ctx context.Context, begun provider.Begun) error {
 		// No client's key has a blank.
 		taken, err := q.BeginRequest(ctx, dbgen.BeginRequestParams{Key: "consent " + hex.EncodeToString(state), Asked: state})
 		if err == nil && taken.Again {
-			err = noAnswer()
+			err = problem.Conflict("This answer was taken before, and is good once. What came of it is seen at the source: where the service has stopped meanwhile, nothing is connected.", "Look at the source; if it is not connected, connect it again.")
 		}
 		return err
 	})

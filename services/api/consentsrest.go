@@ -22,9 +22,6 @@ import (
 // mostConsents is how many consents of a user may wait at once.
 const mostConsents = 20
 
-// originKey is at which address a request came.
-const originKey contextKey = iota + 6
-
 func (a *API) consentRoutes() {
 	register(a, identity.BeginConsent, http.MethodPost, "/connectors/{id}/consents", "Ask for the consent that a connector reads what somebody has at Google or Microsoft", http.StatusCreated, a.beginConsent)
 	register(a, identity.GetConsent, http.MethodGet, "/consents/{id}", "Show how a consent that you have begun stands", http.StatusOK, a.getConsent, mayBeMissing)

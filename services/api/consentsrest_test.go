@@ -247,3 +247,32 @@ func TestAConsentComesBackToTheAddressAsABrowserWritesIt(t *testing.T) {
 		require.Contains(t, w.Body.String(), "redirect_uri="+url.QueryEscape(want+"/connect/back"), host)
 	}
 }
+
+// The service may stop between taking an answer and redeeming its code.
+func TestWhoBringsAnAnswerAgainAfterTheServiceStoppedIsToldToConnectAgain(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	id := c.source(consent.GoogleDrive, `{"folder_id": "1a2b"}`)
+	me := c.as(7, identity.User)
+	b := me.signedIn()
+	_, address := c.begun(me, id)
+	for way, back := range map[string]string{"over REST": c.consents(address), "at the page": c.consents(c.asked(b, id))} {
+		answer, err := url.Parse(back)
+		require.NoError(t, err)
+		c.exec(`INSERT INTO request_keys (user_id, key, asked) SELECT 7, 'consent ' || encode(s, 'hex'), s FROM sha256($1::text::bytea) s`, answer.Query().Get("state"))
+		page := b.get(back)
+		require.Equal(t, http.StatusConflict, page.status, way)
+		require.Contains(t, page.text, "This answer was taken before", way)
+		require.Contains(t, page.text, "connect it again", way)
+	}
+	require.Zero(t, c.tokensAsked(), "no code was redeemed")
+}
+
+func TestConsentsOfBeforeAreRemovedAlsoWhereNobodyBeginsAnother(t *testing.T) {
+	t.Parallel()
+	c := newConsenting(t)
+	c.exec(`INSERT INTO consents (user_id, connector_id, state_sha256, sealed, until)
+		SELECT 7, 1, sha256(n::text::bytea), 'x', clock_timestamp() - CASE WHEN n > 5 THEN interval '1 hour' ELSE interval '25 hours' END FROM generate_series(1, 7) n`)
+	require.Equal(t, []int{4, 1, 0}, []int{one[int](c.world, `SELECT moves.keep_audit('30 days', 4)`), one[int](c.world, `SELECT moves.keep_audit('30 days', 4)`), one[int](c.world, `SELECT moves.keep_audit('30 days', 4)`)})
+	require.Equal(t, 2, one[int](c.world, `SELECT count(*) FROM consents`))
+}

@@ -108,7 +108,7 @@ func (a *API) groupDeadLetters(ctx context.Context, in *LetterGroups) (*LetterGr
 			}
 		}
 		f.After, isLast = found.After, found.IsLast
-		out.Body.Looked += int64(found.Looked)
+		out.Body.Looked += int64(len(found.Looked))
 	}
 	out.Body.Groups = make([]LetterGroup, 0, len(groups))
 	for _, g := range groups {

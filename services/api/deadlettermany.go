@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,6 +15,7 @@ import (
 	"github.com/echomind/sync/internal/deadletter"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/repeat"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 	"github.com/echomind/sync/services/api/internal/problem"
 )
@@ -26,6 +28,9 @@ const (
 	manyPortion = 100
 	// manyTold is behind how many bytes of names a request that says what came of each looks at no more letters: JSON has up to six for one, and a client reads 8 MiB.
 	manyTold = 512 << 10
+	// onePatience is how long a request that drops one letter waits for others that drop, lettersPause how long between two looks.
+	onePatience  = 2 * time.Second
+	lettersPause = 50 * time.Millisecond
 )
 
 // everySubject is the subject of all letters.
@@ -158,7 +163,7 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 	}
 	out := &ManyDone{asked: map[int32]time.Time{}}
 	out.Body.Left = []LettersLeft{}
-	return out, a.lettersAlone(ctx, func() error {
+	return out, a.lettersAlone(ctx, 0, func() error {
 		stream, err := a.letters(ctx)
 		if err != nil {
 			return err
@@ -174,26 +179,20 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 			f.After = at.After
 			found, err := deadletter.Some(ctx, stream, a.letterRuns, f, manyPortion, until)
 			if err != nil {
-				return lettersUnread(err)
+				err = lettersUnread(err)
+			} else {
+				at.After, err = a.portion(ctx, found, until, out, in.Body.Each, func(letters []deadletter.Letter) error { return do(ctx, stream, letters, out) })
 			}
-			rest, err := together(found.Letters, until, func(letters []deadletter.Letter) error {
-				why := do(ctx, stream, letters, out)
-				err := a.leave(ctx, out, letters, why)
-				if err == nil && in.Body.Each {
-					out.tellEach(letters, why)
-				}
-				return err
-			})
-			if err != nil {
+			if err != nil && out.Body.Looked == 0 {
 				return err
 			}
-			out.Body.Looked += int64(found.Looked)
-			if at.After = found.After; rest > 0 {
-				at.After = rest - 1
-			} else if found.IsLast {
+			if err != nil { // what is done is said, and the next request says what is wrong
+				a.log.Warn("a request for many dead letters ends early: the broker or PostgreSQL does not answer", "done", out.Body.Done, "looked", out.Body.Looked, "err", err)
+			}
+			if err == nil && found.IsLast && at.After == found.After {
 				return nil
 			}
-			if rest > 0 || out.Body.Looked >= manyLetters || out.told >= manyTold || !time.Now().Before(until) {
+			if err != nil || at.After < found.After || out.Body.Looked >= manyLetters || out.told >= manyTold || !time.Now().Before(until) {
 				out.Body.NextPageToken = next(at)
 				return nil
 			}
@@ -201,29 +200,78 @@ func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do 
 	})
 }
 
-// lettersAlone does work while no other request, of any process of the service, replays or drops many letters: two would write the same ones into the audit, and count them, twice. The connection that has the lock is idle meanwhile.
-func (a *API) lettersAlone(ctx context.Context, work func() error) error {
-	var worked bool
-	var done error
-	err := postgres.TxBounded(ctx, a.pool, postgres.Bounds{Idle: a.config.requestTimeout() + statementTimeout}, func(tx pgx.Tx) error {
-		mine, err := deadline.Get(ctx, "api.lock_letters", queryTimeout, dbgen.New(tx).LockLetters)
-		if err != nil {
-			return err
-		}
-		if !mine {
-			return problem.LettersBusy()
-		}
-		worked, done = true, work()
-		return nil
-	})
-	if worked { // the lock ends with its transaction, however that ends
-		return done
+// portion does something with a portion of letters, and takes what came of them into the answer, also where it ends with an error. The next one begins behind after: of letters that it will look at again nothing is said.
+func (a *API) portion(ctx context.Context, found deadletter.Portion, until time.Time, out *ManyDone, each bool, do func([]deadletter.Letter) error) (after uint64, err error) {
+	type staying struct {
+		letters []deadletter.Letter
+		why     error
 	}
-	return err
+	var stay []staying
+	gone := map[uint64]bool{}
+	rest, err := together(found.Letters, until, func(letters []deadletter.Letter) (int, error) {
+		before := out.Body.Done
+		why := do(letters)
+		if why != nil && ctx.Err() == nil && !postgres.Lost(why) && !errors.Is(why, errRemoval) { // it is wrong with these letters, and stops no others
+			stay = append(stay, staying{letters, why})
+			return len(letters), nil
+		}
+		done := letters[:out.Body.Done-before]
+		for _, l := range done {
+			gone[l.ID] = true
+		}
+		if each {
+			out.tellEach(done, nil)
+		}
+		return len(done), why
+	})
+	again := func(id uint64) bool { return rest > 0 && id >= rest && !gone[id] }
+	for _, s := range stay {
+		letters := slices.DeleteFunc(s.letters, func(l deadletter.Letter) bool { return again(l.ID) })
+		if len(letters) == 0 {
+			continue
+		}
+		a.leave(ctx, out, letters, s.why)
+		if each {
+			out.tellEach(letters, s.why)
+		}
+	}
+	for _, id := range found.Looked {
+		if !again(id) {
+			out.Body.Looked++
+		}
+	}
+	if rest > 0 {
+		return rest - 1, err
+	}
+	return found.After, err
 }
 
-// together does something with letters of one connector at a time, in the order of the first of each, and with those of one connector at least. When its time is over, rest is the first letter with which nothing was done. Triggers whose run had parameters are apart.
-func together(letters []deadletter.Letter, until time.Time, do func([]deadletter.Letter) error) (rest uint64, err error) {
+// lettersAlone does work while no other request, of any process of the service, replays or drops many letters, or drops one: two would write the same ones into the audit, and count them, twice. It asks for its turn as long as patience lasts, and holds no
+// connection meanwhile. The connection that has the lock is idle.
+func (a *API) lettersAlone(ctx context.Context, patience time.Duration, work func() error) error {
+	for until := time.Now().Add(patience); ; {
+		var mine bool
+		var done error
+		err := postgres.TxBounded(ctx, a.pool, postgres.Bounds{Idle: a.config.requestTimeout() + statementTimeout}, func(tx pgx.Tx) (err error) {
+			if mine, err = deadline.Get(ctx, "api.lock_letters", queryTimeout, dbgen.New(tx).LockLetters); mine {
+				done = work()
+			}
+			return err
+		})
+		switch {
+		case mine: // the lock ends with its transaction, however that ends
+			return done
+		case err != nil:
+			return err
+		case !time.Now().Before(until) || repeat.Sleep(ctx, lettersPause) != nil:
+			return problem.LettersBusy()
+		}
+	}
+}
+
+// together does something with letters of one connector at a time, in the order of the first of each, and with those of one connector at least. do says with how many of them it has, from the first on. Where its time is over, or do fails, rest is the first
+// letter with which nothing was done. Triggers whose run had parameters are apart.
+func together(letters []deadletter.Letter, until time.Time, do func([]deadletter.Letter) (int, error)) (rest uint64, err error) {
 	type key struct {
 		connector     int32
 		hasParameters bool
@@ -241,18 +289,19 @@ func together(letters []deadletter.Letter, until time.Time, do func([]deadletter
 		if i > 0 && !time.Now().Before(until) {
 			return groups[of][0].ID, nil
 		}
-		if err := do(groups[of]); err != nil {
-			return 0, err
+		if done, err := do(groups[of]); err != nil {
+			rest = groups[of][done].ID
+			if i+1 < len(order) {
+				rest = min(rest, groups[order[i+1]][0].ID)
+			}
+			return rest, err
 		}
 	}
 	return 0, nil
 }
 
-// leave takes what is wrong with one connector's letters into the answer: it stops no others. An error that would be that of the others too is returned.
-func (a *API) leave(ctx context.Context, out *ManyDone, letters []deadletter.Letter, err error) error {
-	if err == nil || ctx.Err() != nil || postgres.Lost(err) || errors.Is(err, errRemoval) {
-		return err
-	}
+// leave takes what is wrong with one connector's letters into the answer.
+func (a *API) leave(ctx context.Context, out *ManyDone, letters []deadletter.Letter, err error) {
 	said := problem.Of(cannotReplay(letters[0], err))
 	reason := said.Detail
 	for _, w := range whyLeft {
@@ -271,7 +320,6 @@ func (a *API) leave(ctx context.Context, out *ManyDone, letters []deadletter.Let
 		said = a.failed(ctx, err)
 	}
 	out.left(letters, reason, said)
-	return nil
 }
 
 // replayTogether commits that the connector of letters is synced, with their documents, then removes them. Those that are not removed are replayed once more some day, which is harmless.

@@ -134,8 +134,11 @@ func TestManyLettersAreReplayedByOneRequestAtATime(t *testing.T) {
 		me.refused(409, "conflict", r)
 		require.NotEmpty(t, r.header.Get("Retry-After"))
 	}
+	r := me.do("DELETE", "/deadletters/1", nil, "If-Match", "*")
+	me.refused(409, "conflict", r)
+	require.NotEmpty(t, r.header.Get("Retry-After"))
 	require.NoError(t, tx.Rollback(t.Context()))
-	r := me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
+	r = me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"})
 	require.InDelta(t, 1, r.body["done"], 0, r.text)
 }
 
@@ -167,4 +170,66 @@ func TestWhatCameOfEachLetterFitsIntoAnAnswer(t *testing.T) {
 		said, token = said+len(r.body["letters"].([]any)), r.body["next_page_token"]
 	}
 	require.Equal(t, letters, said)
+}
+
+func TestWhatCameOfLettersIsSaidThoughARequestFailsInTheMiddle(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, there, ill := b.as(1, identity.Superadmin), b.connector(7, "user"), b.connector(7, "user")
+	for _, id := range []int32{there, ill, there} {
+		b.letter(topology.DocumentSubject, partOf(id, "a"), topology.HeaderReason, "r")
+	}
+	b.exec(`CREATE FUNCTION vanish() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid(), 1000); RETURN NEW; END $$`)
+	b.exec(fmt.Sprintf(`CREATE TRIGGER vanish BEFORE UPDATE ON connectors FOR EACH ROW WHEN (OLD.id = %d) EXECUTE FUNCTION vanish()`, ill))
+	asks := map[string]any{"reason": "r", "each": true}
+	r := me.do("POST", "/deadletters/replay", asks)
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []float64{1, 3}, told(r))
+	require.InDelta(t, 2, r.body["done"], 0)
+	require.InDelta(t, 2, r.body["looked"], 0)
+	asks["page_token"] = r.body["next_page_token"]
+	me.refused(503, "unavailable", me.do("POST", "/deadletters/replay", asks))
+	b.exec(`DROP TRIGGER vanish ON connectors`)
+	r = me.do("POST", "/deadletters/replay", asks)
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []float64{2}, told(r))
+	require.InDelta(t, 1, r.body["looked"], 0)
+	require.Nil(t, r.body["next_page_token"])
+}
+
+// told are the ids of the letters of which an answer says what came.
+func told(r reply) (ids []float64) {
+	for _, l := range r.body["letters"].([]any) {
+		ids = append(ids, l.(map[string]any)["id"].(float64))
+	}
+	return ids
+}
+
+func TestEachLetterIsCountedOnceThoughTheTimeOfARequestIsOver(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me := b.as(1, identity.Superadmin)
+	var held []int32
+	for range 8 {
+		held = append(held, b.connector(7, "user"))
+	}
+	for _, id := range append(held, held...) {
+		b.letter(topology.DocumentSubject, partOf(id, "a"), topology.HeaderReason, "r")
+	}
+	conn, err := pgx.Connect(t.Context(), b.url)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), `BEGIN; SELECT FROM connectors FOR UPDATE`) // of each a request waits for half a second
+	require.NoError(t, err)
+	var looked, left, letters, requests int
+	for token := any(""); token != nil; requests++ {
+		r := me.do("POST", "/deadletters/replay", map[string]any{"reason": "r", "each": true, "page_token": token})
+		require.Equal(t, 200, r.status, r.text)
+		looked, letters, token = looked+int(r.body["looked"].(float64)), letters+len(told(r)), r.body["next_page_token"]
+		for _, l := range r.body["left"].([]any) {
+			left += int(l.(map[string]any)["letters"].(float64))
+		}
+	}
+	require.Greater(t, requests, 1)
+	require.Equal(t, []int{16, 16, 16}, []int{looked, left, letters})
 }

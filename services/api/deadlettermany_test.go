@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -46,4 +47,26 @@ func TestTwoThatDropAtOnceCountEachLetterOnce(t *testing.T) {
 	}
 	require.Equal(t, 90, done)
 	require.Equal(t, int64(90), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.drop'`))
+}
+
+func TestLettersThatAreDroppedSinglyAndTogetherAreInTheAuditOnce(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	const letters = 60
+	b.manyLetters(letters, id, alike)
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			for l := n + 1; l <= letters; l += 6 {
+				if r := me.do("DELETE", fmt.Sprintf("/deadletters/%d", l), nil, "If-Match", "*"); r.status != 204 && r.status != 404 && r.status != 409 {
+					t.Error(r.text)
+				}
+			}
+		})
+	}
+	all.Go(func() { me.do("POST", "/deadletters/drop", map[string]any{"reason": "r"}) })
+	all.Wait()
+	me.many("drop", "r")
+	require.Equal(t, int64(letters), one[int64](b.world, `SELECT count(*) FROM audit WHERE action = 'deadletters.drop'`))
 }

@@ -254,24 +254,26 @@ func cannotReplay(l deadletter.Letter, why error) error {
 
 // dropDeadLetter commits the entry of the audit, then removes the letter: nothing is removed without an entry.
 func (a *API) dropDeadLetter(ctx context.Context, in *LetterVersion) (*struct{}, error) {
-	letter, stream, err := a.readLetter(ctx, in.BySequence)
-	if err == nil {
-		err = in.matches(letterETag(letter.Letter))
-	}
-	if err != nil {
-		return nil, err
-	}
-	p := dbgen.NoteDropParams{Letter: int64(letter.ID), Subject: noted(letter.Subject), ConnectorID: letter.ConnectorID, SourceIds: []string{}}
-	if letter.SourceID != "" {
-		p.SourceIds = append(p.SourceIds, noted(letter.SourceID))
-	}
-	if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.NoteDrop(ctx, p) }); err != nil {
-		return nil, err
-	}
-	if err := stream.Remove(ctx, letter.ID); err != nil {
-		return nil, problem.LettersAway("The dead letter is not removed: the broker does not answer.", err)
-	}
-	return nil, nil
+	return nil, a.lettersAlone(ctx, onePatience, func() error {
+		letter, stream, err := a.readLetter(ctx, in.BySequence)
+		if err == nil {
+			err = in.matches(letterETag(letter.Letter))
+		}
+		if err != nil {
+			return err
+		}
+		p := dbgen.NoteDropParams{Letter: int64(letter.ID), Subject: noted(letter.Subject), ConnectorID: letter.ConnectorID, SourceIds: []string{}}
+		if letter.SourceID != "" {
+			p.SourceIds = append(p.SourceIds, noted(letter.SourceID))
+		}
+		if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return q.NoteDrop(ctx, p) }); err != nil {
+			return err
+		}
+		if err := stream.Remove(ctx, letter.ID); err != nil {
+			return problem.LettersAway("The dead letter is not removed: the broker does not answer.", err)
+		}
+		return nil
+	})
 }
 
 // noted is a text of a letter's as the audit takes it.

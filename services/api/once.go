@@ -42,8 +42,6 @@ type keyedContext struct {
 // BodyReader is part of huma.Context.
 func (c keyedContext) BodyReader() io.Reader { return io.TeeReader(c.inner.BodyReader(), c.read) }
 
-const keyedKey contextKey = iota + 1
-
 // withKey has a request remember its key, and what it asks for.
 func withKey(ctx huma.Context) huma.Context {
 	key := ctx.Header(headerKey)

@@ -18,8 +18,6 @@ import (
 	"github.com/echomind/sync/services/api/internal/signin"
 )
 
-const peerKey contextKey = iota + 2
-
 // whoAsks finds out who asks: by a token of ours, by one of the issuer's, or by the headers of a proxy. It is one of these.
 func (a *API) whoAsks(r *http.Request, requestID string) (identity.Who, error) {
 	peer, _ := r.Context().Value(peerKey).(string)

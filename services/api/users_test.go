@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api"
 )
 
 func TestAUsersRoleAndGroupsAreSetByTheirVersion(t *testing.T) {
@@ -113,4 +114,78 @@ func TestAUserIsPutIntoNoMoreGroupsThanCount(t *testing.T) {
 	r := super.do("PATCH", "/users/7", map[string]any{"lead": []string{"z"}, "leave": []string{"g0001"}}, "If-Match", "*")
 	require.Equal(t, 200, r.status, r.text)
 	require.Equal(t, []any{"z"}, r.body["leads"], "who is put into a group is shown in it, and counts as in it")
+}
+
+func TestAUserOfVeryManyGroupsIsRemovedInPartsAndARepeatGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	super, they := w.as(1, identity.Superadmin), w.as(7, identity.User)
+	w.exec(`INSERT INTO group_members SELECT 7, lpad(n::text, 5, '0'), false FROM generate_series(1, 5000) n`)
+	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'here it stops'; END $$`)
+	w.exec(`CREATE TRIGGER refuse BEFORE DELETE ON group_members FOR EACH ROW WHEN (OLD.group_id = '03000') EXECUTE FUNCTION refuse()`)
+	r := super.do("DELETE", "/users/7", nil, "If-Match", "*")
+	require.Equal(t, 200, r.status, r.text)
+	require.Equal(t, []any{1.0, true}, []any{r.body["tokens_revoked"], r.body["groups_left"]})
+	require.Equal(t, 401, they.do("GET", "/me", nil).status)
+	require.Equal(t, 3000, one[int](w, `SELECT count(*) FROM group_members`), "what is done is done")
+	w.exec(`DROP TRIGGER refuse ON group_members`)
+	for left := any(true); left == true; left = r.body["groups_left"] { // one request, but on a slow machine
+		r = super.do("DELETE", "/users/7", nil, "If-Match", r.header.Get("ETag"))
+		require.Equal(t, 200, r.status, r.text)
+	}
+	require.Zero(t, one[int](w, `SELECT count(*) FROM group_members`))
+}
+
+func TestTheLastSuperadminStaysOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	last := w.as(1, identity.Superadmin)
+	w.as(2, identity.Superadmin, identity.Read) // may not write users
+	w.as(3, identity.Admin)
+	w.exec(`INSERT INTO users VALUES (4, 'superadmin')`) // nobody signs in here, and they have no token
+	for range 2 {
+		r := last.do("PATCH", "/users/1", map[string]any{"role": "admin"}, "If-Match", "*")
+		last.refused(409, "conflict", r)
+		require.Contains(t, r.text, "the last superadmin")
+		last.refused(409, "conflict", last.do("DELETE", "/users/1", nil, "If-Match", "*"))
+	}
+	require.Equal(t, "superadmin", last.get("/me")["role"])
+	other := w.as(5, identity.Superadmin)
+	require.Equal(t, 200, last.do("PATCH", "/users/1", map[string]any{"role": "admin"}, "If-Match", "*").status)
+	other.refused(409, "conflict", other.do("DELETE", "/users/5", nil, "If-Match", "*"))
+}
+
+func TestASuperadminMayGoWhereOthersSignIn(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]func(*api.Config){
+		"by a role that is written down": func(*api.Config) {},
+		"by what a proxy says":           func(c *api.Config) { c.SignIn.RolesHeader, c.SignIn.Superadmins = "X-Roles", []string{"roots"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := proxied(t, func(c *api.Config) {
+				c.SignIn.RolesHeader, c.SignIn.Superadmins, c.SignIn.Scopes = "", nil, []string{"read", "admin"}
+				set(c)
+			})
+			last := w.as(1, identity.Superadmin)
+			removes := func() int { return last.do("DELETE", "/users/1", nil, "If-Match", "*").status }
+			if name == "by a role that is written down" {
+				require.Equal(t, 409, removes())
+				w.exec(`INSERT INTO users VALUES (4, 'superadmin')`)
+			}
+			require.Equal(t, 200, removes())
+		})
+	}
+}
+
+func TestOfTwoSuperadminsWhoRemoveEachOtherOneStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.as(1, identity.Superadmin), w.as(2, identity.Superadmin)
+	answers := make(chan reply, 2)
+	go func() { answers <- first.do("DELETE", "/users/2", nil, "If-Match", "*") }()
+	go func() { answers <- second.do("DELETE", "/users/1", nil, "If-Match", "*") }()
+	<-answers
+	<-answers
+	require.Positive(t, one[int](w, `SELECT count(*) FROM access_tokens WHERE revoked_at IS NULL`))
 }

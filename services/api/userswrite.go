@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/services/api/internal/dbgen"
@@ -101,6 +102,11 @@ func (a *API) updateUser(ctx context.Context, in *UpdateUser) (out *OneUser, err
 		if err := q.SetUser(ctx, p); err != nil {
 			return err
 		}
+		if b.Role != "" && b.Role != string(identity.Superadmin) {
+			if err := a.leavesSuperadmin(ctx, q, in.number()); err != nil {
+				return err
+			}
+		}
 		out, err = shownUser(ctx, q, in.number())
 		return err
 	})
@@ -127,25 +133,74 @@ type RemoveUser struct {
 
 // RemovedUser is what was done.
 type RemovedUser struct {
+	ETag string `header:"ETag" doc:"The version of what is left: If-Match of a request that goes on."`
 	Body struct {
 		UserID        int32 `json:"user_id"`
 		TokensRevoked int64 `json:"tokens_revoked"`
 		Unlinked      int64 `json:"unlinked" doc:"How many subjects of issuers are this user no more."`
+		GroupsLeft    bool  `json:"groups_left" doc:"The user is removed, but of very many groups some are left: send the request again."`
 	}
 }
+
+const (
+	// groupsAtOnce is how many groups one transaction takes a removed user out of, removeTime after how long a request begins no other.
+	groupsAtOnce = 2000
+	removeTime   = 4 * time.Second
+)
 
 func (a *API) removeUser(ctx context.Context, in *RemoveUser) (*RemovedUser, error) {
 	out := &RemovedUser{}
 	out.Body.UserID = in.number()
+	part := func(ctx context.Context, q *dbgen.Queries, goesOn bool) error {
+		done, err := q.RemoveUserPart(ctx, dbgen.RemoveUserPartParams{UserID: in.number(), Most: groupsAtOnce, GoesOn: goesOn})
+		if err != nil {
+			return err
+		}
+		if !goesOn {
+			out.Body.TokensRevoked, out.Body.Unlinked = done.TokensRevoked, done.Unlinked
+		}
+		out.Body.GroupsLeft = done.More
+		return nil
+	}
+	until := time.Now().Add(removeTime)
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
 		if err := in.stands(ctx, q, in.number()); err != nil {
 			return err
 		}
-		done, err := q.RemoveUser(ctx, in.number())
-		out.Body.TokensRevoked, out.Body.Unlinked = done.TokensRevoked, done.Unlinked
+		if err := part(ctx, q, false); err != nil {
+			return err
+		}
+		return a.leavesSuperadmin(ctx, q, in.number())
+	})
+	for err == nil && out.Body.GroupsLeft && time.Now().Before(until) {
+		if problem := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return part(ctx, q, true) }); problem != nil {
+			a.log.Warn("a user is removed, and stays in some groups until the removal is asked for again", "user_id", in.number(), "err", problem)
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		left, err := shownUser(ctx, q, in.number())
+		if err == nil {
+			out.ETag = left.ETag
+		}
 		return err
 	})
-	return out, err
+}
+
+// leavesSuperadmin refuses what was done to a user where it leaves no superadmin who could take it back. Where an issuer or a proxy says who is one, there may be others of whom nothing is known here.
+func (a *API) leavesSuperadmin(ctx context.Context, q *dbgen.Queries, user int32) error {
+	if a.config.SignIn.SaysSuperadmins() {
+		return nil
+	}
+	has, err := q.HasSuperadmin(ctx, a.config.SignIn.LetsAdminister())
+	if err == nil && !has {
+		err = problem.Conflict(fmt.Sprintf("User %d is the last superadmin who may write users.", user),
+			"Make another one first: PATCH /users/{user_id} with the role superadmin, and POST /tokens for a token of theirs with the scope admin. An operator can do it with `echomind users set` on the database.")
+	}
+	return err
 }
 
 // Called is whom an issuer calls by a subject.

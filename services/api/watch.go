@@ -17,12 +17,6 @@ import (
 	"github.com/echomind/sync/services/api/internal/problem"
 )
 
-// lastingKey is of the context that ends with a request's connection, not with its deadline.
-const lastingKey contextKey = iota + 3
-
-// answerKey is of the answer itself, whose connection has its own deadlines.
-const answerKey contextKey = iota + 5
-
 // isEventStream documents an operation that answers with server-sent events.
 func isEventStream(o *huma.Operation) {
 	o.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{eventStream: {Schema: &huma.Schema{Type: "string"}}}}}

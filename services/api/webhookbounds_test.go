@@ -1,11 +1,16 @@
 package api_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
@@ -13,6 +18,7 @@ import (
 
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/secret"
+	"github.com/echomind/sync/testonly/testkit"
 )
 
 func TestNothingThatWaitsIsSentToWhoDoesNotSeeItAnyMore(t *testing.T) {
@@ -100,6 +106,77 @@ func TestATransactionThatStandsKeepsNoOthersWebhookFromBeingTold(t *testing.T) {
 			require.Equal(t, []string{"connector.disabled"}, theirs.types())
 		})
 	}
+}
+
+// blind is a webhook that was told of a connector which its owner does not see any more.
+func (w *telling) blind() (connector int32, h webhook) {
+	w.Helper()
+	connector = one0(w, `INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('x', 'web', 8, 'group', 'g') RETURNING id`)
+	w.exec(`INSERT INTO group_members VALUES (7, 'g', false)`)
+	h = w.mine().hook(map[string]any{"url": w.receiver().URL})
+	w.is(connector, "ERROR")
+	w.look()
+	require.EqualValues(w, 1, one0(w, `SELECT count(*)::integer FROM webhook_states`))
+	w.exec(`DELETE FROM group_members`)
+	w.exec(`UPDATE webhook_turns SET look_at = clock_timestamp()`)
+	return connector, h
+}
+
+func TestALookHoldsNoConnectorThatItsOwnerDoesNotSeeAnyMore(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	id, h := w.blind()
+	tx, err := w.other().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT api.next_look()`)
+	require.NoError(t, err)
+	tag, err := tx.Exec(t.Context(), `SELECT * FROM api.look_webhook($1, '15 minutes', 200)`, h.id)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected(), "it is to be forgotten")
+	w.exec(`SET lock_timeout = '100ms'`)
+	w.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+func TestALookForgetsNoConnectorThatSomebodyDeletesAndHasTheOthersTold(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	id, _ := w.blind()
+	failed := w.source()
+	w.is(failed, "ERROR")
+	w.deleted(id)
+	w.look()
+	require.EqualValues(t, 1, one[int32](w.world, `SELECT count(*)::integer FROM webhook_deliveries WHERE connector_id = $1`, failed))
+}
+
+func TestAServiceThatStandsStillBetweenTellingAndCommittingHoldsADeletionForASecond(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	proxy, vanishing := w.behindProxy()
+	id := w.source()
+	w.mine().hook(map[string]any{"url": w.receiver().URL})
+	w.is(id, "ERROR")
+	w.look()
+	w.is(id, "ACTIVE") // its row is deleted when that is told
+	w.exec(`UPDATE webhook_looks SET next_at = '-infinity'`)
+	w.exec(`UPDATE webhook_turns SET look_at = clock_timestamp()`)
+	told := make(chan struct{})
+	var once sync.Once
+	proxy.Withhold(func(_ net.Conn, block []byte) bool {
+		if !bytes.Contains(block, []byte("msg_")) {
+			return false
+		}
+		once.Do(func() { close(told) })
+		return true
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- vanishing.Look(ctx) }()
+	<-told
+	w.exec(fmt.Sprintf(`SET lock_timeout = '%ds'`, int(testkit.Patience(2*time.Second).Seconds()))) // as a deletion's of the API, here
+	w.exec(`DELETE FROM connectors WHERE id = $1`, id)
+	cancel()
+	require.Error(t, <-ended)
 }
 
 func TestAnAnswerOfTheAddressOfBeforeSaysNothingOfAWebhook(t *testing.T) {

@@ -19,22 +19,29 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
+// behindProxy is a replica that reaches Postgres through a proxy.
+func (w *telling) behindProxy() (*faultproxy.Proxy, *webhooks.Service) {
+	w.Helper()
+	at, err := url.Parse(w.url)
+	require.NoError(w, err)
+	proxy, err := faultproxy.Start(at.Host)
+	require.NoError(w, err)
+	w.Cleanup(func() { require.NoError(w, proxy.Close()) })
+	far, err := proxy.URL(w.url)
+	require.NoError(w, err)
+	pool, err := postgres.Open(w.Context(), far, "echomind-api", 1, postgres.As("echomind_api"))
+	require.NoError(w, err)
+	w.Cleanup(pool.Close)
+	s := webhooks.New(webhooks.Config{}, pool, nil, prometheus.NewRegistry(), testkit.Logger(w.T))
+	w.Cleanup(s.Close)
+	return proxy, s
+}
+
 // Connectors that the finder holds are free again without its client: what it has found is committed, though the client hears of nothing.
 func TestAPageOfTheFinderIsCommittedThoughItsProcessVanishesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newTelling(t)
-	at, err := url.Parse(w.url)
-	require.NoError(t, err)
-	proxy, err := faultproxy.Start(at.Host)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, proxy.Close()) })
-	far, err := proxy.URL(w.url)
-	require.NoError(t, err)
-	pool, err := postgres.Open(t.Context(), far, "echomind-api", 1, postgres.As("echomind_api"))
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	vanishing := webhooks.New(webhooks.Config{}, pool, nil, prometheus.NewRegistry(), testkit.Logger(t))
-	t.Cleanup(vanishing.Close)
+	proxy, vanishing := w.behindProxy()
 	id := w.source()
 	w.exec(`UPDATE connectors SET fresh_within_minutes = 60 WHERE id = $1`, id)
 	require.NoError(t, vanishing.Look(t.Context())) // its statements are prepared

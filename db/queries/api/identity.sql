@@ -78,8 +78,11 @@ SELECT api.lock_user(@user_id::integer);
 -- name: SetUser :exec
 SELECT api.set_user(@user_id::integer, sqlc.narg('role')::text, @member::text[], @lead::text[], @leave::text[]);
 
--- name: RemoveUser :one
-SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked FROM api.remove_user(@user_id::integer) r;
+-- name: RemoveUserPart :one
+SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked, r.more::boolean AS more FROM api.remove_user_part(@user_id::integer, @most::integer, @goes_on::boolean) r;
+
+-- name: HasSuperadmin :one
+SELECT moves.has_superadmin(@signs_in::boolean)::boolean AS has;
 
 -- name: LinkIdentity :one
 -- Without a user: nobody any more. False: the subject is not known.

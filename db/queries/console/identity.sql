@@ -37,8 +37,18 @@ DELETE FROM group_members WHERE user_id = @user_id AND group_id = @group_id;
 UPDATE access_tokens SET revoked_at = clock_timestamp()
 WHERE user_id = @user_id AND revoked_at IS NULL AND coalesce(expires_at, 'infinity') > (SELECT clock_timestamp());
 
--- name: LeaveGroups :exec
-DELETE FROM group_members WHERE user_id = @user_id;
+-- name: LockUser :exec
+-- As the API does: who links the user at the same time waits, and takes the removal back.
+SELECT pg_advisory_xact_lock(hashtext('api.user'), @user_id::integer);
+
+-- name: LeaveGroups :execrows
+-- Of a user who is removed still.
+DELETE FROM group_members m WHERE m.user_id = @user_id AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = @user_id)
+    AND m.group_id <= (SELECT max(n.group_id) FROM (SELECT o.group_id FROM group_members o WHERE o.user_id = @user_id ORDER BY o.group_id LIMIT @most::integer) n);
+
+-- name: HasSuperadmin :one
+-- Where people sign in, and else by a token.
+SELECT moves.has_superadmin(true)::boolean AS has;
 
 -- name: RemoveUser :exec
 DELETE FROM users WHERE user_id = @user_id;
@@ -51,8 +61,7 @@ INSERT INTO removed_users (user_id) VALUES (@user_id) ON CONFLICT DO NOTHING;
 UPDATE identities SET user_id = NULL WHERE user_id = @user_id::integer;
 
 -- name: LinkIdentity :exec
-INSERT INTO identities AS i (issuer, subject, user_id) VALUES (@issuer, @subject, @user_id::integer)
-ON CONFLICT (issuer, subject) DO UPDATE SET user_id = EXCLUDED.user_id, made_at = NULL WHERE i.user_id IS DISTINCT FROM EXCLUDED.user_id;
+SELECT moves.link_identity(@issuer::text, @subject::text, @user_id::integer);
 
 -- name: UnlinkIdentity :execrows
 -- The row stays, so that no sign-in makes it a user.

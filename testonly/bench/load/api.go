@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,7 @@ type API struct {
 	URL     string
 	Addr    string
 	command *exec.Cmd
+	ended   chan error
 }
 
 // Start runs it on a database and a broker, for so many watchers. It goes on until Stop.
@@ -43,7 +45,8 @@ func Start(ctx context.Context, database, bus string, watchers int) (*API, error
 	a.command.Stderr = os.Stderr
 	a.command.Env = append(os.Environ(), Serves+"=1", "DATABASE_URL="+database, "DATABASE_ROLE=echomind_api", "NATS_URL="+bus, "API_ADDR="+addr, "HTTP_ADDR=", "LOG_LEVEL=error",
 		"API_RATE=100000", "API_BURST=100000", "API_MAX_WATCHERS="+strconv.Itoa(watchers))
-	if err := a.command.Start(); err != nil {
+	a.command.SysProcAttr = endsWithUs()
+	if err := a.begin(); err != nil {
 		return nil, fmt.Errorf("start the API: %w", err)
 	}
 	for until := time.Now().Add(startTimeout); ; {
@@ -56,6 +59,22 @@ func Start(ctx context.Context, database, bus string, watchers int) (*API, error
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// begin starts the process on a thread that waits for it: the kernel takes the end of that thread for ours.
+func (a *API) begin() error {
+	started := make(chan error, 1)
+	a.ended = make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := a.command.Start()
+		started <- err
+		if err == nil {
+			a.ended <- a.command.Wait()
+		}
+	}()
+	return <-started
 }
 
 func freeAddr(ctx context.Context) (string, error) {
@@ -71,7 +90,7 @@ func (a *API) Stop() error {
 	if err := a.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop the API: %w", err)
 	}
-	if err := a.command.Wait(); err != nil {
+	if err := <-a.ended; err != nil {
 		return fmt.Errorf("the API ended: %w", err)
 	}
 	return nil

@@ -32,16 +32,25 @@ func textsOr(texts []string) *[]string {
 	return &texts
 }
 
-func (r *remote) removeUser(ctx context.Context, user int32) (none removedUser, _ error) {
-	answer, err := r.api.UsersRemoveWithResponse(ctx, user, &client.UsersRemoveParams{IfMatch: new("*")})
-	if err != nil {
-		return none, fmt.Errorf("remove user %d: %w", user, err)
+// removeUser asks again while the user is left in some of very many groups.
+func (r *remote) removeUser(ctx context.Context, user int32) (all removedUser, _ error) {
+	for {
+		answer, err := r.api.UsersRemoveWithResponse(ctx, user, &client.UsersRemoveParams{IfMatch: new("*")})
+		if err != nil {
+			return all, fmt.Errorf("remove user %d: %w", user, err)
+		}
+		removed, err := readAs[struct {
+			removedUser
+			GroupsLeft bool `json:"groups_left"`
+		}](answer.Body)
+		if err == nil {
+			err = r.is(removed.UserID == user)
+		}
+		all = removedUser{user, all.TokensRevoked + removed.TokensRevoked, all.Unlinked + removed.Unlinked}
+		if err != nil || !removed.GroupsLeft {
+			return all, err
+		}
 	}
-	removed, err := readAs[removedUser](answer.Body)
-	if err == nil {
-		err = r.is(removed.UserID == user)
-	}
-	return removed, err
 }
 
 func (r *remote) linkUser(ctx context.Context, who identityView) error {

@@ -104,6 +104,38 @@ func TestWhomAnIssuerSignsInIsLinked(t *testing.T) {
 		u.row(`SELECT string_agg(a.did, ',' ORDER BY a.did) FROM (SELECT DISTINCT source || ' ' || action AS did FROM audit WHERE action LIKE 'identities.%' OR action LIKE 'removed_users.%') a`))
 }
 
+// A link of before is one that no trigger sees.
+func TestALinkBringsAUserBackWhoWasRemovedThoughTheyAreLinked(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	link := []string{"users", "link", "7", "--issuer", "https://id.example", "--subject", "alice"}
+	u.succeed(link...)
+	u.row(`WITH barred AS (INSERT INTO removed_users VALUES (7) RETURNING 1) SELECT count(*)::text FROM barred`)
+	u.succeed(link...)
+	require.Equal(t, "7", u.row(`SELECT concat_ws(' ', s.user_id, s.refused) FROM api.sign_in('https://id.example', 'alice', NULL, NULL, 5, 'r') s`))
+}
+
+func TestTheCommandLineSaysThatTheLastSuperadminIsGone(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.succeed("tokens", "create", "--user", "1", "--role", "superadmin", "--scopes", "read,admin")
+	for _, args := range [][]string{{"set", "7", "--role", "superadmin"}, {"set", "1", "--role", "admin"}} {
+		require.NotContains(t, u.run(append([]string{"users"}, args...)...).stderr, "last superadmin")
+	}
+	gone := u.run("users", "remove", "7")
+	require.Zero(t, gone.code)
+	require.Contains(t, gone.stderr, "that was the last superadmin whom the database knows")
+	require.NotContains(t, u.run("users", "set", "8", "--role", "admin").stderr, "last superadmin", "there was none before")
+}
+
+func TestAUserOfVeryManyGroupsIsRemovedInParts(t *testing.T) {
+	t.Parallel()
+	u := newTerminal(t).as(consoleRole)
+	u.row(`WITH made AS (INSERT INTO group_members SELECT 7, n::text, false FROM generate_series(1, 4500) n RETURNING 1) SELECT count(*)::text FROM made`)
+	u.succeed("users", "remove", "7")
+	require.Equal(t, "0 3", u.row(`SELECT (SELECT count(*) FROM group_members) || ' ' || count(DISTINCT xmin::text) FROM audit WHERE action = 'groups.delete'`))
+}
+
 func TestTheAuditNamesThePersonAtTheCommandLine(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t).as(consoleRole)

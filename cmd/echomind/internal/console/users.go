@@ -67,11 +67,22 @@ it changes them too, and an administrator who is a member also adds some.`,
 			}
 		}
 		found, err := either(c.Context(), f, func(pool *pgxpool.Pool) ([]userView, error) {
+			var last bool
 			err := deadline.Do(c.Context(), "console.set_user", queryTimeout, func(ctx context.Context) error {
-				return postgres.Tx(ctx, pool, func(tx pgx.Tx) error {
-					return setUser(ctx, dbgen.New(tx), user, *role, map[bool][]string{false: *member, true: *lead}, *leave)
+				return postgres.Tx(ctx, pool, func(tx pgx.Tx) (err error) {
+					q := dbgen.New(tx)
+					if err := q.LockUser(ctx, user); err != nil {
+						return err
+					}
+					last, err = takesLast(ctx, q, func() error {
+						return setUser(ctx, q, user, *role, map[bool][]string{false: *member, true: *lead}, *leave)
+					})
+					return err
 				})
 			})
+			if err == nil && last {
+				err = warnOfLast(c.ErrOrStderr())
+			}
 			if err != nil {
 				return nil, told(fmt.Sprintf("set user %d", user), err)
 			}

@@ -72,6 +72,18 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (Creat
 	return i, err
 }
 
+const hasSuperadmin = `-- name: HasSuperadmin :one
+SELECT moves.has_superadmin(true)::boolean AS has
+`
+
+// Where people sign in, and else by a token.
+func (q *Queries) HasSuperadmin(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, hasSuperadmin)
+	var has bool
+	err := row.Scan(&has)
+	return has, err
+}
+
 const hasToken = `-- name: HasToken :one
 SELECT EXISTS (SELECT FROM access_tokens WHERE id = $1)
 `
@@ -97,18 +109,27 @@ func (q *Queries) LeaveGroup(ctx context.Context, arg LeaveGroupParams) error {
 	return err
 }
 
-const leaveGroups = `-- name: LeaveGroups :exec
-DELETE FROM group_members WHERE user_id = $1
+const leaveGroups = `-- name: LeaveGroups :execrows
+DELETE FROM group_members m WHERE m.user_id = $1 AND EXISTS (SELECT FROM removed_users r WHERE r.user_id = $1)
+    AND m.group_id <= (SELECT max(n.group_id) FROM (SELECT o.group_id FROM group_members o WHERE o.user_id = $1 ORDER BY o.group_id LIMIT $2::integer) n)
 `
 
-func (q *Queries) LeaveGroups(ctx context.Context, userID int32) error {
-	_, err := q.db.Exec(ctx, leaveGroups, userID)
-	return err
+type LeaveGroupsParams struct {
+	UserID int32
+	Most   int32
+}
+
+// Of a user who is removed still.
+func (q *Queries) LeaveGroups(ctx context.Context, arg LeaveGroupsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, leaveGroups, arg.UserID, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const linkIdentity = `-- name: LinkIdentity :exec
-INSERT INTO identities AS i (issuer, subject, user_id) VALUES ($1, $2, $3::integer)
-ON CONFLICT (issuer, subject) DO UPDATE SET user_id = EXCLUDED.user_id, made_at = NULL WHERE i.user_id IS DISTINCT FROM EXCLUDED.user_id
+SELECT moves.link_identity($1::text, $2::text, $3::integer)
 `
 
 type LinkIdentityParams struct {
@@ -271,6 +292,16 @@ func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUse
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockUser = `-- name: LockUser :exec
+SELECT pg_advisory_xact_lock(hashtext('api.user'), $1::integer)
+`
+
+// As the API does: who links the user at the same time waits, and takes the removal back.
+func (q *Queries) LockUser(ctx context.Context, userID int32) error {
+	_, err := q.db.Exec(ctx, lockUser, userID)
+	return err
 }
 
 const removeUser = `-- name: RemoveUser :exec

@@ -158,6 +158,17 @@ func (q *Queries) GetToken(ctx context.Context, id int32) (ApiToken, error) {
 	return i, err
 }
 
+const hasSuperadmin = `-- name: HasSuperadmin :one
+SELECT moves.has_superadmin($1::boolean)::boolean AS has
+`
+
+func (q *Queries) HasSuperadmin(ctx context.Context, signsIn bool) (bool, error) {
+	row := q.db.QueryRow(ctx, hasSuperadmin, signsIn)
+	var has bool
+	err := row.Scan(&has)
+	return has, err
+}
+
 const linkIdentity = `-- name: LinkIdentity :one
 SELECT api.link_identity($1::text, $2::text, $3::integer)::boolean AS known
 `
@@ -445,19 +456,26 @@ func (q *Queries) PageKey(ctx context.Context) ([]byte, error) {
 	return key, err
 }
 
-const removeUser = `-- name: RemoveUser :one
-SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked FROM api.remove_user($1::integer) r
+const removeUserPart = `-- name: RemoveUserPart :one
+SELECT r.tokens_revoked::bigint AS tokens_revoked, r.unlinked::bigint AS unlinked, r.more::boolean AS more FROM api.remove_user_part($1::integer, $2::integer, $3::boolean) r
 `
 
-type RemoveUserRow struct {
-	TokensRevoked int64
-	Unlinked      int64
+type RemoveUserPartParams struct {
+	UserID int32
+	Most   int32
+	GoesOn bool
 }
 
-func (q *Queries) RemoveUser(ctx context.Context, userID int32) (RemoveUserRow, error) {
-	row := q.db.QueryRow(ctx, removeUser, userID)
-	var i RemoveUserRow
-	err := row.Scan(&i.TokensRevoked, &i.Unlinked)
+type RemoveUserPartRow struct {
+	TokensRevoked int64
+	Unlinked      int64
+	More          bool
+}
+
+func (q *Queries) RemoveUserPart(ctx context.Context, arg RemoveUserPartParams) (RemoveUserPartRow, error) {
+	row := q.db.QueryRow(ctx, removeUserPart, arg.UserID, arg.Most, arg.GoesOn)
+	var i RemoveUserPartRow
+	err := row.Scan(&i.TokensRevoked, &i.Unlinked, &i.More)
 	return i, err
 }
 

@@ -229,9 +229,9 @@ func LettersAnew() *Problem {
 		"Look at the groups again, and send the request without page_token.")
 }
 
-// LettersBusy is of a request for many dead letters beside another one.
+// LettersBusy is of a request for many dead letters, or one that drops a letter, beside another one.
 func LettersBusy() *Problem {
-	p := Conflict("Many dead letters are being replayed or dropped by another request. Nothing was changed.", "Send the same request again after Retry-After.")
+	p := Conflict("Dead letters are being replayed or dropped by another request. Nothing was changed.", "Send the same request again after Retry-After.")
 	p.retryAfter = 3
 	return p
 }

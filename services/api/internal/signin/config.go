@@ -111,6 +111,16 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
+// LetsAdminister says whether a superadmin who is signed in so may write users.
+func (c Config) LetsAdminister() bool {
+	return c.used() && slices.Contains(c.Scopes, string(identity.Administer))
+}
+
+// SaysSuperadmins says whether issuer or proxy say of somebody that they are a superadmin, who may write users then.
+func (c Config) SaysSuperadmins() bool {
+	return c.LetsAdminister() && len(c.Superadmins) > 0 && (c.Issuer != "" && c.RolesClaim != "" || len(c.Networks) > 0 && c.RolesHeader != "")
+}
+
 func (c Config) used() bool { return c.Issuer != "" || len(c.Networks) > 0 }
 
 func (c Config) checkIssuer() error {

@@ -45,6 +45,8 @@ const (
 	queryTimeout     = 10 * time.Second
 	statementTimeout = 8 * time.Second
 	lockTimeout      = 2 * time.Second
+	// idleTimeout is how long this process may say nothing within a transaction: a deletion of a connector that waits for it gives up after lockTimeout.
+	idleTimeout = time.Second
 )
 
 // Setting is the name of the setting that lists private addresses which may be told.
@@ -128,7 +130,7 @@ func (s *Service) loop(ctx context.Context, what string, every time.Duration, wo
 
 // bounds are those of each transaction.
 func bounds() postgres.Bounds {
-	return postgres.Bounds{Lock: lockTimeout, Statement: deadline.Of(statementTimeout), Idle: deadline.Of(statementTimeout)}
+	return postgres.Bounds{Lock: lockTimeout, Statement: deadline.Of(statementTimeout), Idle: deadline.Of(idleTimeout)}
 }
 
 // in does work in one bounded transaction.
