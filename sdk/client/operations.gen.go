@@ -4111,6 +4111,9 @@ type EventsWatchParams struct {
 	// Connectors Of these alone, by number, separated by commas. Those that you do not see are left out.
 	Connectors *[]int64 `form:"connectors,omitempty" json:"connectors,omitempty"`
 
+	// Added That connectors are added, too, whatever their numbers; without connectors that alone.
+	Added *bool `form:"added,omitempty" json:"added,omitempty"`
+
 	// LastEventID The id of the last event that you have seen. Left out: from now on.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
@@ -10690,6 +10693,18 @@ func NewEventsWatchRequest(server string, params *EventsWatchParams) (*http.Requ
 		if params.Connectors != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "connectors", *params.Connectors, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Added != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "added", *params.Added, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
