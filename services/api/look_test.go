@@ -217,12 +217,12 @@ func TestAPreviewShowsWhatAScheduleDoesAndWhatAnotherWould(t *testing.T) {
 	require.Equal(t, true, many.body["set"].(map[string]any)["cut"], many.text)
 	require.Len(t, many.body["set"].(map[string]any)["slots"], 500)
 	w.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('all', 'UTC', '[{"name": "Off", "start": "2020-01-01", "rule": "FREQ=DAILY"}]'), ('spoiled', 'Mars', '[]')`)
-	called := func(r reply) string {
+	first := func(r reply) map[string]any {
 		require.Equal(t, 200, r.status, r.text)
-		return r.body["set"].(map[string]any)["slots"].([]any)[0].(map[string]any)["reason"].(string)
+		return r.body["set"].(map[string]any)["slots"].([]any)[0].(map[string]any)
 	}
-	require.Equal(t, "calendar `all`: Off", called(set(`{"calendar":"all"}`)))
-	require.Empty(t, called(set(`{"calendar":"all","calendar_use":"only"}`)))
+	require.Equal(t, "calendar `all`: Off", first(set(`{"calendar":"all"}`))["reason"])
+	require.Equal(t, "runs", first(set(`{"calendar":"all","calendar_use":"only"}`))["verdict"])
 	me.refused(409, "conflict", set(`{"calendar":"spoiled"}`))
 	for field, text := range map[string]string{
 		"query.set.calendar": `{"calendar":"absent"}`, "query.set.calendar_use": `{"calendar_use":"never"}`,

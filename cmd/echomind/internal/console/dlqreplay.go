@@ -14,6 +14,7 @@ import (
 
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/deadletter"
+	"github.com/echomind/sync/sdk/client"
 )
 
 // replayBatch is how many dead letters share a transaction per connector, and one trigger.
