@@ -158,8 +158,10 @@ func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
 		a.metrics.operations.WithLabelValues(taken.Action, "failed").Add(float64(note.Stay))
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case problem.Of(err).Status == http.StatusPreconditionFailed || problem.Of(err).Status == http.StatusUnprocessableEntity:
+	case problem.Of(err).Status == http.StatusPreconditionFailed:
 		note.Fails = new("the stream of dead letters was made anew since: its numbers are those of other letters")
+	case problem.Of(err).Status == http.StatusUnprocessableEntity: // another service has the filter, or the place, in another form
+		note.Fails = new(reasonOf(problem.Of(err)))
 	default:
 		note.Pause = lettersRest
 		if problem.Of(err).Status != http.StatusConflict { // a request is at the letters
