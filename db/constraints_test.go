@@ -227,6 +227,7 @@ var nonsense = map[string]struct{ before, sql string }{
 	"operations_note_length":               {anOperation, `UPDATE operations SET note = repeat('x', 2001)`},
 	"operations_state_known":               {anOperation, `UPDATE operations SET state = 'odd'`},
 	"operations_error_length":              {anOperation, `UPDATE operations SET error = repeat('x', 2001)`},
+	"operations_place_length":              {anOperation, `UPDATE operations SET place = repeat('x', 1001)`},
 	"operations_ended_has_no_next":         {anOperation, `UPDATE operations SET ended_at = now()`},
 	"operation_results_known":              {"", `INSERT INTO operation_results VALUES (1, 1, 'odd', 'x')`},
 	"operation_results_reason_length":      {"", `INSERT INTO operation_results VALUES (1, 1, 'failed', repeat('x', 1001))`},

@@ -138,6 +138,9 @@ func (e Event) ConnectorID() int32 {
 // IsDeletion says that its connector is there no more.
 func (e Event) IsDeletion() bool { return e.Connector != nil && e.what() == Deleted }
 
+// IsAddition says that its connector is there since then.
+func (e Event) IsAddition() bool { return e.Connector != nil && e.what() == Added }
+
 // Read reads a message of the stream. It returns ErrNotAnEvent for a message without the headers of an event, or of a kind that a later
 // version has added: skip it. Fields that are not known are ignored.
 func Read(header nats.Header, data []byte) (Event, error) {

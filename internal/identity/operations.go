@@ -83,6 +83,8 @@ const (
 	GroupDeadLetters  Operation = "deadletters.groups"
 	ReplayDeadLetters Operation = "deadletters.replay_group"
 	DropDeadLetters   Operation = "deadletters.drop_group"
+	// OperateDeadLetters begins an operation on very many.
+	OperateDeadLetters Operation = "deadletters.operate"
 
 	ListWebhooks   Operation = "webhooks.list"
 	GetWebhook     Operation = "webhooks.get"
@@ -208,9 +210,10 @@ var rules = map[Operation]Rule{
 	ReplayDeadLetter: {Operate, Superadmin, Nothing},
 	DropDeadLetter:   {Write, Superadmin, Nothing},
 
-	GroupDeadLetters:  {Read, Superadmin, Nothing},
-	ReplayDeadLetters: {Operate, Superadmin, Nothing},
-	DropDeadLetters:   {Write, Superadmin, Nothing},
+	GroupDeadLetters:   {Read, Superadmin, Nothing},
+	ReplayDeadLetters:  {Operate, Superadmin, Nothing},
+	DropDeadLetters:    {Write, Superadmin, Nothing},
+	OperateDeadLetters: {Operate, Superadmin, Nothing},
 
 	ListWebhooks:   {Read, User, Nothing},
 	GetWebhook:     {Read, User, Nothing},
@@ -243,7 +246,7 @@ var rules = map[Operation]Rule{
 // one of what is to be done to each.
 func ScopesOf(operation Operation) []Scope {
 	switch operation {
-	case PreviewOperation, CreateOperation, CancelOperation:
+	case PreviewOperation, CreateOperation, CancelOperation, OperateDeadLetters:
 		return []Scope{Operate, Write}
 	}
 	return []Scope{RuleOf(operation).Scope}

@@ -321,6 +321,24 @@ func (e ConsentState) Valid() bool {
 	}
 }
 
+// Defines values for CreateLettersOperationBodyAction.
+const (
+	CreateLettersOperationBodyActionDrop   CreateLettersOperationBodyAction = "drop"
+	CreateLettersOperationBodyActionReplay CreateLettersOperationBodyAction = "replay"
+)
+
+// Valid indicates whether the value is a known member of the CreateLettersOperationBodyAction enum.
+func (e CreateLettersOperationBodyAction) Valid() bool {
+	switch e {
+	case CreateLettersOperationBodyActionDrop:
+		return true
+	case CreateLettersOperationBodyActionReplay:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CreateOperationBodyAction.
 const (
 	CreateOperationBodyActionDelete  CreateOperationBodyAction = "delete"
@@ -868,7 +886,9 @@ func (e NewWebhookBodyEvents) Valid() bool {
 const (
 	OperationActionDelete  OperationAction = "delete"
 	OperationActionDisable OperationAction = "disable"
+	OperationActionDrop    OperationAction = "drop"
 	OperationActionEnable  OperationAction = "enable"
+	OperationActionReplay  OperationAction = "replay"
 	OperationActionSync    OperationAction = "sync"
 )
 
@@ -879,7 +899,11 @@ func (e OperationAction) Valid() bool {
 		return true
 	case OperationActionDisable:
 		return true
+	case OperationActionDrop:
+		return true
 	case OperationActionEnable:
+		return true
+	case OperationActionReplay:
 		return true
 	case OperationActionSync:
 		return true
@@ -2113,6 +2137,21 @@ type Consent struct {
 // ConsentState defines model for Consent.State.
 type ConsentState string
 
+// CreateLettersOperationBody defines model for CreateLettersOperationBody.
+type CreateLettersOperationBody struct {
+	Action      CreateLettersOperationBodyAction `json:"action"`
+	ConnectorID *int32                           `json:"connector_id,omitempty"`
+
+	// Reason Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given.
+	Reason *string `json:"reason,omitempty"`
+
+	// Subject Of this original subject, as of /deadletters; > is all.
+	Subject *string `json:"subject,omitempty"`
+}
+
+// CreateLettersOperationBodyAction defines model for CreateLettersOperationBody.Action.
+type CreateLettersOperationBodyAction string
+
 // CreateOperationBody defines model for CreateOperationBody.
 type CreateOperationBody struct {
 	Action CreateOperationBodyAction `json:"action"`
@@ -2633,6 +2672,17 @@ type LetterGroupPageBody struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// LettersFilter defines model for LettersFilter.
+type LettersFilter struct {
+	ConnectorID *int32 `json:"connector_id,omitempty"`
+
+	// Reason Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given.
+	Reason *string `json:"reason,omitempty"`
+
+	// Subject Of this original subject, as of /deadletters; > is all.
+	Subject *string `json:"subject,omitempty"`
+}
+
 // LettersLeft defines model for LettersLeft.
 type LettersLeft struct {
 	// Example The id of one.
@@ -2980,18 +3030,21 @@ type Operation struct {
 	EndedAt *time.Time `json:"ended_at"`
 
 	// Error Why it failed.
-	Error  *string         `json:"error"`
+	Error *string `json:"error"`
+
+	// Failed Of letters: those that stay.
 	Failed int32           `json:"failed"`
 	Filter OperationFilter `json:"filter"`
 	ID     int32           `json:"id"`
 
 	// LeftOut How many matched that its user might not change.
-	LeftOut int32 `json:"left_out"`
+	LeftOut int32          `json:"left_out"`
+	Letters *LettersFilter `json:"letters,omitempty"`
 
-	// Matched How many connectors it is for.
+	// Matched How many connectors it is for. Of letters: how many there were, of any filter, when it was asked for.
 	Matched int32 `json:"matched"`
 
-	// Skipped Those that were gone, matched no more, or that its user might not change any more.
+	// Skipped Those that were gone, matched no more, or that its user might not change any more. Of letters: about how many the filter leaves out.
 	Skipped int32 `json:"skipped"`
 
 	// State completed: it has come to each; results says what came of those that it did not change.
@@ -3077,8 +3130,10 @@ type OperationRequestAction string
 
 // OperationResult defines model for OperationResult.
 type OperationResult struct {
-	At          time.Time `json:"at"`
-	ConnectorID int32     `json:"connector_id"`
+	At time.Time `json:"at"`
+
+	// ConnectorID Of dead letters: whose letters stay; 0 are those that name none.
+	ConnectorID int32 `json:"connector_id"`
 
 	// Name Null where it is gone, or you do not see it.
 	Name   *string               `json:"name"`
@@ -4072,6 +4127,12 @@ type DeadlettersGroupsParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// DeadlettersOperateParams defines parameters for DeadlettersOperate.
+type DeadlettersOperateParams struct {
+	// IdempotencyKey A name of your own for this request. Sent again within 24 hours, with the same path and body, it is not done again, and answered with what has come of it.
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // DeadlettersDropParams defines parameters for DeadlettersDrop.
 type DeadlettersDropParams struct {
 	// IfMatch The ETag of what is changed, or *.
@@ -4112,6 +4173,9 @@ type DocumentsFindParamsStatus string
 type EventsWatchParams struct {
 	// Connectors Of these alone, by number, separated by commas. Those that you do not see are left out.
 	Connectors *[]int64 `form:"connectors,omitempty" json:"connectors,omitempty"`
+
+	// Added That connectors are added, too, whatever their numbers; without connectors that alone.
+	Added *bool `form:"added,omitempty" json:"added,omitempty"`
 
 	// LastEventID The id of the last event that you have seen. Left out: from now on.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
@@ -4470,6 +4534,9 @@ type ConnectorsSyncJSONRequestBody = SyncRequest
 
 // DeadlettersDropGroupJSONRequestBody defines body for DeadlettersDropGroup for application/json ContentType.
 type DeadlettersDropGroupJSONRequestBody = ManyLettersBody
+
+// DeadlettersOperateJSONRequestBody defines body for DeadlettersOperate for application/json ContentType.
+type DeadlettersOperateJSONRequestBody = CreateLettersOperationBody
 
 // DeadlettersReplayGroupJSONRequestBody defines body for DeadlettersReplayGroup for application/json ContentType.
 type DeadlettersReplayGroupJSONRequestBody = ManyLettersBody
@@ -4990,6 +5057,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
 	DeadlettersGroups(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersOperateWithBody Replay or remove very many dead letters in an operation that goes on by itself
+	//
+	// Scope: operate or write.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+	DeadlettersOperateWithBody(ctx context.Context, params *DeadlettersOperateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeadlettersOperate Replay or remove very many dead letters in an operation that goes on by itself
+	//
+	// Scope: operate or write.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+	DeadlettersOperate(ctx context.Context, params *DeadlettersOperateParams, body DeadlettersOperateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeadlettersReplayGroupWithBody Have what many dead letters are about fetched again, and remove them
 	//
@@ -6435,6 +6520,44 @@ func (c *Client) DeadlettersDropGroup(ctx context.Context, body DeadlettersDropG
 // Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
 func (c *Client) DeadlettersGroups(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeadlettersGroupsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersOperateWithBody Replay or remove very many dead letters in an operation that goes on by itself
+//
+// Scope: operate or write.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+func (c *Client) DeadlettersOperateWithBody(ctx context.Context, params *DeadlettersOperateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersOperateRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeadlettersOperate Replay or remove very many dead letters in an operation that goes on by itself
+//
+// Scope: operate or write.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+func (c *Client) DeadlettersOperate(ctx context.Context, params *DeadlettersOperateParams, body DeadlettersOperateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeadlettersOperateRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10364,6 +10487,61 @@ func NewDeadlettersGroupsRequest(server string, params *DeadlettersGroupsParams)
 	return req, nil
 }
 
+// NewDeadlettersOperateRequest calls the generic DeadlettersOperate builder with application/json body
+func NewDeadlettersOperateRequest(server string, params *DeadlettersOperateParams, body DeadlettersOperateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDeadlettersOperateRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewDeadlettersOperateRequestWithBody constructs an http.Request for the DeadlettersOperate method, with any body, and a specified content type
+func NewDeadlettersOperateRequestWithBody(server string, params *DeadlettersOperateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/deadletters/operations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewDeadlettersReplayGroupRequest calls the generic DeadlettersReplayGroup builder with application/json body
 func NewDeadlettersReplayGroupRequest(server string, body DeadlettersReplayGroupJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -10692,6 +10870,18 @@ func NewEventsWatchRequest(server string, params *EventsWatchParams) (*http.Requ
 		if params.Connectors != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "connectors", *params.Connectors, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Added != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "added", *params.Added, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -13959,6 +14149,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/deadletters/groups (the `DeadlettersGroups` operationId).
 	DeadlettersGroupsWithResponse(ctx context.Context, params *DeadlettersGroupsParams, reqEditors ...RequestEditorFn) (*DeadlettersGroupsResponse, error)
 
+	// DeadlettersOperateWithBodyWithResponse Replay or remove very many dead letters in an operation that goes on by itself
+	//
+	// Scope: operate or write.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+	DeadlettersOperateWithBodyWithResponse(ctx context.Context, params *DeadlettersOperateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersOperateResponse, error)
+
+	// DeadlettersOperateWithResponse Replay or remove very many dead letters in an operation that goes on by itself
+	//
+	// Scope: operate or write.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+	DeadlettersOperateWithResponse(ctx context.Context, params *DeadlettersOperateParams, body DeadlettersOperateJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersOperateResponse, error)
+
 	// DeadlettersReplayGroupWithBodyWithResponse Have what many dead letters are about fetched again, and remove them
 	//
 	// Scope: operate.
@@ -16547,6 +16755,54 @@ func (r DeadlettersGroupsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r DeadlettersGroupsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeadlettersOperateResponse202Headers the declared response headers of an HTTP 202 response for DeadlettersOperate
+type DeadlettersOperateResponse202Headers struct {
+	Location *string
+}
+
+type DeadlettersOperateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *Operation
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *DeadlettersOperateResponse202Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r DeadlettersOperateResponse) GetJSON202() *Operation {
+	return r.JSON202
+}
+
+// GetBody returns the raw response body bytes
+func (r DeadlettersOperateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeadlettersOperateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeadlettersOperateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeadlettersOperateResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19633,6 +19889,36 @@ func (c *ClientWithResponses) DeadlettersGroupsWithResponse(ctx context.Context,
 	return ParseDeadlettersGroupsResponse(rsp)
 }
 
+// DeadlettersOperateWithBodyWithResponse Replay or remove very many dead letters in an operation that goes on by itself
+//
+// Scope: operate or write.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+func (c *ClientWithResponses) DeadlettersOperateWithBodyWithResponse(ctx context.Context, params *DeadlettersOperateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DeadlettersOperateResponse, error) {
+	rsp, err := c.DeadlettersOperateWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersOperateResponse(rsp)
+}
+
+// DeadlettersOperateWithResponse Replay or remove very many dead letters in an operation that goes on by itself
+//
+// Scope: operate or write.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/deadletters/operations (the `DeadlettersOperate` operationId).
+func (c *ClientWithResponses) DeadlettersOperateWithResponse(ctx context.Context, params *DeadlettersOperateParams, body DeadlettersOperateJSONRequestBody, reqEditors ...RequestEditorFn) (*DeadlettersOperateResponse, error) {
+	rsp, err := c.DeadlettersOperate(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeadlettersOperateResponse(rsp)
+}
+
 // DeadlettersReplayGroupWithBodyWithResponse Have what many dead letters are about fetched again, and remove them
 //
 // Scope: operate.
@@ -22032,6 +22318,45 @@ func ParseDeadlettersGroupsResponse(rsp *http.Response) (*DeadlettersGroupsRespo
 		}
 		response.JSON200 = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseDeadlettersOperateResponse parses an HTTP response from a DeadlettersOperateWithResponse call
+func ParseDeadlettersOperateResponse(rsp *http.Response) (*DeadlettersOperateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeadlettersOperateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest Operation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers DeadlettersOperateResponse202Headers
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
 	}
 
 	return response, nil

@@ -97,8 +97,6 @@ func (s Settings) apply(p *dbgen.AddConnectorParams, who identity.Who) {
 	}
 	s.applySchedule(p)
 	s.FreshWithinMinutes.put(&p.FreshWithinMinutes)
-	s.Calendar.put(&p.Calendar)
-	s.CalendarUse.set(&p.CalendarUse, slots.Exclude)
 	s.Condition.put(&p.Condition)
 	if s.ConcurrencyKeys.Given {
 		p.ConcurrencyKeys = nil
@@ -131,6 +129,8 @@ func (s Settings) applySchedule(p *dbgen.AddConnectorParams) {
 	s.CatchUp.set(&p.CatchUp, "latest")
 	s.CatchUpMost.set(&p.CatchUpMost, 10)
 	s.CatchUpMinutes.put(&p.CatchUpMinutes)
+	s.Calendar.put(&p.Calendar)
+	s.CalendarUse.set(&p.CalendarUse, slots.Exclude)
 }
 
 // check refuses what can never be right.
@@ -230,9 +230,13 @@ func mayCreate(ctx context.Context, q *dbgen.Queries, p dbgen.AddConnectorParams
 func unknownName(err error, p dbgen.AddConnectorParams) error {
 	switch postgres.Constraint(err) {
 	case "connectors_calendar_known":
-		return problem.Invalid("body.calendar", fmt.Sprintf("%q is no calendar; name one that /api/v1/calendars lists, or null", text(p.Calendar)))
+		return problem.Invalid("body.calendar", notCalendar(text(p.Calendar)))
 	case "connectors_condition_known":
 		return problem.Invalid("body.condition", fmt.Sprintf("%q is no condition; name one that /api/v1/conditions lists, or null", text(p.Condition)))
 	}
 	return err
+}
+
+func notCalendar(name string) string {
+	return fmt.Sprintf("%q is no calendar; name one that /api/v1/calendars lists, or null", name)
 }

@@ -46,6 +46,7 @@ func ofGroup(reason string) func(deadletter.Letter) bool {
 func (a *API) letterGroupRoutes() {
 	register(a, identity.GroupDeadLetters, http.MethodGet, "/deadletters/groups", "Count dead letters by why they were given up, the most first", http.StatusOK, a.groupDeadLetters)
 	register(a, identity.ReplayDeadLetters, http.MethodPost, "/deadletters/replay", "Have what many dead letters are about fetched again, and remove them", http.StatusOK, a.replayDeadLetters, mayBeAnew)
+	register(a, identity.OperateDeadLetters, http.MethodPost, "/deadletters/operations", "Replay or remove very many dead letters in an operation that goes on by itself", http.StatusAccepted, a.createLettersOperation)
 	register(a, identity.DropDeadLetters, http.MethodPost, "/deadletters/drop", "Remove many dead letters for good", http.StatusOK, a.dropDeadLetters, mayBeAnew)
 }
 

@@ -8,6 +8,9 @@ import (
 // WorkBatch does the next batch of an operation, as a replica does it again and again.
 func (a *API) WorkBatch(ctx context.Context) (worked bool, err error) { return a.workBatch(ctx) }
 
+// WorkLetters does the next turn of an operation on dead letters.
+func (a *API) WorkLetters(ctx context.Context) (worked bool, err error) { return a.workLetters(ctx) }
+
 // ForgetOperations removes those that ended long ago.
 func (a *API) ForgetOperations(ctx context.Context) error { return a.forgetOperations(ctx) }
 

@@ -62,6 +62,8 @@ type told struct {
 	// since is from when on somebody must see its connector to be told: when it happened, when the run began that it ended, or the first of the slots that none answers.
 	since time.Time
 	isRun bool
+	// isAdded: its connector is new.
+	isAdded bool
 	// text is empty where it is no event that is known here.
 	text []byte
 }
@@ -213,6 +215,7 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 		if e.Event != nil {
 			if text, err := e.JSON(); err == nil { // else it is of no type that can be named
 				one.subject, one.since, one.isRun, one.text = subject{e.ConnectorID(), e.IsDeletion()}, e.Time, e.Run != nil, text
+				one.isAdded = e.IsAddition()
 			}
 			if began := e.Run.GetStartedAt(); began != nil {
 				one.since = began.AsTime()

@@ -216,7 +216,16 @@ func TestAPreviewShowsWhatAScheduleDoesAndWhatAnotherWould(t *testing.T) {
 	many := set(`{"schedule_cron":"* * * * *"}`)
 	require.Equal(t, true, many.body["set"].(map[string]any)["cut"], many.text)
 	require.Len(t, many.body["set"].(map[string]any)["slots"], 500)
+	w.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('all', 'UTC', '[{"name": "Off", "start": "2020-01-01", "rule": "FREQ=DAILY"}]'), ('spoiled', 'Mars', '[]')`)
+	first := func(r reply) map[string]any {
+		require.Equal(t, 200, r.status, r.text)
+		return r.body["set"].(map[string]any)["slots"].([]any)[0].(map[string]any)
+	}
+	require.Equal(t, "calendar `all`: Off", first(set(`{"calendar":"all"}`))["reason"])
+	require.Equal(t, "runs", first(set(`{"calendar":"all","calendar_use":"only"}`))["verdict"])
+	me.refused(409, "conflict", set(`{"calendar":"spoiled"}`))
 	for field, text := range map[string]string{
+		"query.set.calendar": `{"calendar":"absent"}`, "query.set.calendar_use": `{"calendar_use":"never"}`,
 		"query.set": `[]`, "query.set.schedule_cron": `{"schedule_cron":"x"}`, "query.set.time_zone": `{"time_zone":"Mars"}`, "query.set.overlap": `{"overlap":"both"}`,
 		"query.set.catch_up_most": `{"catch_up_most":0}`, "query.set.name": `{"name":"y"}`,
 	} {

@@ -136,17 +136,18 @@ func (a *API) previewOperation(ctx context.Context, in *PreviewOperation) (*Oper
 // Operation is one action on many connectors.
 type Operation struct {
 	ID        int32           `json:"id"`
-	Action    string          `json:"action" enum:"sync,enable,disable,delete"`
+	Action    string          `json:"action" enum:"sync,enable,disable,delete,replay,drop"`
 	Filter    OperationFilter `json:"filter"`
+	Letters   *LettersFilter  `json:"letters,omitempty" doc:"Of replay and drop: which dead letters. Its numbers are of letters then."`
 	UserID    int32           `json:"user_id" doc:"Who asked for it."`
 	State     string          `json:"state" enum:"waiting,running,completed,cancelled,failed" doc:"completed: it has come to each; results says what came of those that it did not change."`
-	Matched   int32           `json:"matched" doc:"How many connectors it is for."`
+	Matched   int32           `json:"matched" doc:"How many connectors it is for. Of letters: how many there were, of any filter, when it was asked for."`
 	LeftOut   int32           `json:"left_out" doc:"How many matched that its user might not change."`
 	Done      int32           `json:"done" doc:"To how many it has come."`
 	Changed   int32           `json:"changed"`
 	Unchanged int32           `json:"unchanged" doc:"Those that stood so already."`
-	Skipped   int32           `json:"skipped" doc:"Those that were gone, matched no more, or that its user might not change any more."`
-	Failed    int32           `json:"failed"`
+	Skipped   int32           `json:"skipped" doc:"Those that were gone, matched no more, or that its user might not change any more. Of letters: about how many the filter leaves out."`
+	Failed    int32           `json:"failed" doc:"Of letters: those that stay."`
 	Unbegun   int32           `json:"unbegun" doc:"Of sync and enable: connectors that are due by it and that no worker had begun when it last looked. It goes on while these are fewer than 100."`
 	CreatedAt time.Time       `json:"created_at"`
 	BeganAt   *time.Time      `json:"began_at"`
@@ -160,7 +161,10 @@ func viewOperation(o dbgen.GetOperationRow) (Operation, error) {
 		Changed: o.Changed, Unchanged: o.Unchanged, Skipped: o.Skipped, Failed: o.Failed, Unbegun: o.Unbegun,
 		CreatedAt: o.CreatedAt.UTC(), BeganAt: utc(o.BeganAt), EndedAt: utc(o.EndedAt), Error: o.Error,
 	}
-	return out, json.Unmarshal(o.Filter, &out.Filter)
+	var of storedFilter
+	err := json.Unmarshal(o.Filter, &of)
+	out.Filter, out.Letters = of.OperationFilter, of.Letters
+	return out, err
 }
 
 // OneOperation is one of them.
@@ -274,7 +278,7 @@ func (a *API) getOperation(ctx context.Context, in *ByID) (out *OneOperation, er
 
 // OperationResult is what came of one connector that was not changed.
 type OperationResult struct {
-	ConnectorID int32     `json:"connector_id"`
+	ConnectorID int32     `json:"connector_id" doc:"Of dead letters: whose letters stay; 0 are those that name none."`
 	Name        *string   `json:"name" doc:"Null where it is gone, or you do not see it."`
 	Result      string    `json:"result" enum:"skipped,failed"`
 	Reason      string    `json:"reason"`

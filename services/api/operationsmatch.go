@@ -38,19 +38,22 @@ type bulk struct {
 	// most is how many connectors one operation changes at most.
 	most int
 	// time is how long a batch works.
-	time  time.Duration
-	woken chan struct{}
+	time time.Duration
+	// woken and letters have the next batch, or the next turn of dead letters, be looked for now.
+	woken, letters chan struct{}
 }
 
 func newBulk() *bulk {
-	return &bulk{looks: newShare(2, problem.ManyPreviews), most: mostOfOperation, time: batchTime, woken: make(chan struct{}, 1)}
+	return &bulk{looks: newShare(2, problem.ManyPreviews), most: mostOfOperation, time: batchTime, woken: make(chan struct{}, 1), letters: make(chan struct{}, 1)}
 }
 
-// wake has the next batch be looked for now.
+// wake has work be looked for now, of connectors and of dead letters.
 func (b *bulk) wake() {
-	select {
-	case b.woken <- struct{}{}:
-	default:
+	for _, one := range []chan struct{}{b.woken, b.letters} {
+		select {
+		case one <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -42,15 +42,15 @@ var acts = map[string]func(context.Context, *dbgen.Queries, int32) (changed bool
 	"sync": triggered, "enable": enabled, "disable": disabled, "delete": removed,
 }
 
-// keepWorking works off operations until ctx ends.
-func (a *API) keepWorking(ctx context.Context) {
+// keepWorking works off operations, of connectors or of dead letters, until ctx ends.
+func (a *API) keepWorking(ctx context.Context, work func(context.Context) (worked bool, err error), woken <-chan struct{}) {
 	pauses, fails := repeat.Pauses{First: operationPause, Last: time.Minute}, 0
 	var did time.Time
 	forgotten := time.Now()
 	for ctx.Err() == nil {
 		var worked bool
 		err := caught.Do(func() (err error) {
-			worked, err = a.workBatch(ctx)
+			worked, err = work(ctx)
 			return err
 		})
 		if err == nil && time.Since(forgotten) > forgetEvery {
@@ -70,17 +70,17 @@ func (a *API) keepWorking(ctx context.Context) {
 		default:
 			fails, pause = 0, operationPause
 		}
-		a.bulk.rest(ctx, pause)
+		rest(ctx, woken, pause)
 	}
 }
 
 // rest waits until something was asked for here, or for so long: other replicas tell nothing.
-func (b *bulk) rest(ctx context.Context, pause time.Duration) {
+func rest(ctx context.Context, woken <-chan struct{}, pause time.Duration) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-b.woken:
+	case <-woken:
 	case <-timer.C:
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/cron"
@@ -56,6 +57,8 @@ type ScheduleSettings struct {
 	CatchUp            Field[string] `json:"catch_up,omitempty" enum:"none,latest,all"`
 	CatchUpMost        Field[int32]  `json:"catch_up_most,omitempty" minimum:"1" maximum:"1000"`
 	CatchUpMinutes     Field[int32]  `json:"catch_up_minutes,omitempty" minimum:"1" maximum:"525600"`
+	Calendar           Field[string] `json:"calendar,omitempty" maxLength:"63"`
+	CalendarUse        Field[string] `json:"calendar_use,omitempty" enum:"exclude,only"`
 }
 
 func (a *API) previewSchedule(ctx context.Context, in *PreviewSchedule) (*Preview, error) {
@@ -80,6 +83,9 @@ func (a *API) previewSchedule(ctx context.Context, in *PreviewSchedule) (*Previe
 			},
 			CalendarOf: func(ctx context.Context, name string) (string, []byte, error) {
 				found, err := q.Calendar(ctx, name)
+				if errors.Is(err, pgx.ErrNoRows) { // a connector's own is there: the table refers to it
+					err = problem.Invalid("query.set.calendar", notCalendar(name))
+				}
 				return found.TimeZone, found.Entries, err
 			},
 			BlackoutsOf: func(ctx context.Context) ([]blackouts.Row, error) {
@@ -182,11 +188,11 @@ func (s ScheduleSettings) apply(c foresee.Connector) (foresee.Connector, error) 
 	all := Settings{
 		RefreshFreqMinutes: s.RefreshFreqMinutes, ScheduleCron: s.ScheduleCron, TimeZone: s.TimeZone, DSTGap: s.DSTGap, DSTOverlap: s.DSTOverlap,
 		SpreadPercent: s.SpreadPercent, DeadlineMinutes: s.DeadlineMinutes, Overlap: s.Overlap, OncePer: s.OncePer, CatchUp: s.CatchUp,
-		CatchUpMost: s.CatchUpMost, CatchUpMinutes: s.CatchUpMinutes,
+		CatchUpMost: s.CatchUpMost, CatchUpMinutes: s.CatchUpMinutes, Calendar: s.Calendar, CalendarUse: s.CalendarUse,
 	}
 	p := dbgen.AddConnectorParams{
 		ID: c.ID, RefreshFreqMinutes: c.RefreshFreqMinutes, ScheduleCron: c.Cron, TimeZone: c.Zone, DstGap: c.DSTGap, DstOverlap: c.DSTOverlap, SpreadPercent: c.SpreadPercent,
-		DeadlineMinutes: c.Deadline, Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.Most, CatchUpMinutes: c.Window,
+		DeadlineMinutes: c.Deadline, Overlap: c.Overlap, OncePer: c.OncePer, CatchUp: c.CatchUp, CatchUpMost: c.Most, CatchUpMinutes: c.Window, Calendar: c.Calendar, CalendarUse: c.CalendarUse,
 	}
 	if s.RefreshFreqMinutes.Value != nil && s.ScheduleCron.Value != nil {
 		return c, problem.Invalid("query.set", "give refresh_freq_minutes or schedule_cron")
@@ -201,5 +207,6 @@ func (s ScheduleSettings) apply(c foresee.Connector) (foresee.Connector, error) 
 	c.RefreshFreqMinutes, c.Cron, c.Zone, c.DSTGap, c.DSTOverlap = p.RefreshFreqMinutes, p.ScheduleCron, p.TimeZone, p.DstGap, p.DstOverlap
 	c.SpreadPercent, c.Deadline, c.Overlap, c.OncePer = p.SpreadPercent, p.DeadlineMinutes, p.Overlap, p.OncePer
 	c.CatchUp, c.Most, c.Window = p.CatchUp, p.CatchUpMost, p.CatchUpMinutes
+	c.Calendar, c.CalendarUse = p.Calendar, p.CalendarUse
 	return c, nil
 }

@@ -38,7 +38,7 @@ var forRoles = map[identity.Role][]identity.Operation{
 		identity.PutType, identity.ListUsers, identity.ListLinks, identity.GetUser, identity.UpdateUser, identity.RemoveUser, identity.LinkUser, identity.UnlinkUser, identity.ShowStatus, identity.ReleaseLock, identity.PutLimit, identity.DeleteLimit,
 		identity.PutKeyLimit, identity.DeleteKeyLimit, identity.PutCalendar, identity.ReadCalendar, identity.DeleteCalendar, identity.PutBlackout,
 		identity.DeleteBlackout, identity.ListDeadLetters, identity.GetDeadLetter, identity.ReplayDeadLetter, identity.DropDeadLetter,
-		identity.GroupDeadLetters, identity.ReplayDeadLetters, identity.DropDeadLetters,
+		identity.GroupDeadLetters, identity.ReplayDeadLetters, identity.DropDeadLetters, identity.OperateDeadLetters,
 	},
 }
 

@@ -308,6 +308,27 @@ func TestAStreamOfOneConnectorTellsNothingOfAnother(t *testing.T) {
 	require.Empty(t, s.until(b.tells(one)))
 }
 
+func TestWhoWatchesAListIsToldWhatIsAddedToWhatTheySee(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	mine, shown, theirs := b.connector(7, "user"), b.connector(7, "user"), b.connector(8, "user")
+	me := b.as(7, identity.User)
+	list, none := me.watch(fmt.Sprint("?added=true&connectors=", shown)), me.watch("?added=true")
+	added := func(connector int32) string {
+		e := events.Event{ID: uuid.NewString(), Time: time.Now(), Connector: &publicpb.ConnectorEvent{ConnectorId: connector, Type: "web", Status: publicpb.ConnectorStatus_CONNECTOR_STATUS_ACTIVE}}
+		b.publish(e)
+		return e.ID
+	}
+	added(theirs)
+	b.tells(mine)
+	ended := b.tells(shown)
+	is := added(mine)
+	first, second := list.next(), list.next()
+	require.Equal(t, []string{"run", ended, "connector", is}, []string{first.kind, first.event, second.kind, second.event})
+	require.Contains(t, second.data, `"type":"echomind.connector.added"`)
+	require.Equal(t, is, none.next().event, "and of no run")
+}
+
 func TestABrowserWatchesWithItsSession(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)

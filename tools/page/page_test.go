@@ -310,6 +310,46 @@ func TestWhatIsShownFollowsWhatHappens(t *testing.T) {
 	s.nothingWrong()
 }
 
+func TestSourcesThatAreAddedOrDeletedMeanwhileAreInTheirPlaceOfTheList(t *testing.T) {
+	s := newStage(t)
+	s.signIn(7, identity.User)
+	add := func(id int32, name, kind string) {
+		s.exec(`INSERT INTO connectors (id, name, type, user_id, config, refresh_freq_minutes) VALUES ($1, $2, $3, 7, '{}', NULL)`, id, name, kind)
+	}
+	tells := func(of *publicpb.ConnectorEvent) {
+		msg, err := events.Event{ID: uuid.NewString(), Time: time.Now(), Connector: of}.Message()
+		require.NoError(t, err)
+		_, err = s.js.PublishMsg(t.Context(), msg)
+		require.NoError(t, err)
+	}
+	shows := func(names ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			tells(&publicpb.ConnectorEvent{ConnectorId: 30, Type: "web", Status: publicpb.ConnectorStatus_CONNECTOR_STATUS_ACTIVE}) // the stream may not be open yet
+			shown, err := chromedp.Run(s.browser, chromedp.Evaluate[string](`[...document.querySelectorAll(".sources a.name")].map((e) => e.textContent).join()`))
+			require.NoError(t, err)
+			return shown == strings.Join(names, ",")
+		}, time.Minute, 100*time.Millisecond, names)
+	}
+	s.visit("/?sort=id&type=web")
+	require.Contains(t, s.text("main"), "No source that you see matches.")
+	add(30, "thirty", "web")
+	shows("thirty")
+	s.do(chromedp.Focus(chromedp.CSS(`form[action="/sources/30/sync"] button`)), chromedp.SendKeys(chromedp.CSS(`input[name="name"]`), "half a na"))
+	s.do(chromedp.Focus(chromedp.CSS(`form[action="/sources/30/sync"] button`)))
+	add(20, "twenty", "web")
+	add(25, "of another type", "file")
+	add(40, "forty", "web")
+	shows("twenty", "thirty", "forty")
+	kept, err := chromedp.Run(s.browser, chromedp.Evaluate[string](`document.activeElement.getAttribute("aria-label") + ", " + document.querySelector("input[name=name]").value`))
+	require.NoError(t, err)
+	require.Equal(t, "Sync now: thirty, half a na", kept)
+	s.exec(`DELETE FROM connectors WHERE id = 20`)
+	tells(&publicpb.ConnectorEvent{ConnectorId: 20, Type: "web"})
+	shows("thirty", "forty")
+	s.nothingWrong()
+}
+
 func TestTheQueueThatIsShownFollowsWhatHappens(t *testing.T) {
 	s := newStage(t)
 	s.furnish()

@@ -94,3 +94,17 @@ SELECT api.forget_operation(@retention::interval)::boolean AS forgotten;
 -- name: PlanAnew :exec
 -- Has the transaction's statements planned by what is asked: one plan for all walks over everybody's connectors for who sees three.
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
+
+-- name: CreateLettersOperation :one
+SELECT api.create_letters_operation(@action::text, @filter::jsonb, @place::text, @letters::integer, @groups::text[], @leads::text[])::integer AS id;
+
+-- name: TakeLetters :one
+-- No row: there is nothing to do now.
+SELECT l.operation::integer AS operation, l.turn::integer AS turn, l.action::text AS action, l.filter::jsonb AS filter, l.place::text AS place,
+    l.user_id::integer AS user_id, coalesce(l.token_id, 0)::integer AS token_id, coalesce(l.issuer, '')::text AS issuer, coalesce(l.subject, '')::text AS subject, l.role::text AS role,
+    l.groups::text[] AS groups, l.leads::text[] AS leads, coalesce(l.note, '')::text AS note
+FROM api.take_letters(@lease::interval) l;
+
+-- name: NoteLetters :one
+SELECT api.note_letters(@operation::integer, @turn::integer, sqlc.narg(next_place)::text, @done::integer, @others::integer, @stay::integer, @connectors::integer[], @reasons::text[],
+    @pause::interval, sqlc.narg(fails)::text)::boolean AS noted;

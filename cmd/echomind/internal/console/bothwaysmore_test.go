@@ -259,12 +259,19 @@ func TestAScheduleIsPreviewedTheSameThroughAServer(t *testing.T) {
 	u.add("--name", "nightly", "--cron", "30 4 * * *", "--time-zone", "Europe/Berlin", "--once-per", "day")
 	u.add("--name", "never", "--refresh", "manual")
 	u.force(`UPDATE connectors SET next_sync_at = date_trunc('minute', now()) + interval '90 min', slot_at = NULL, due_reason = 'schedule' WHERE id = 1`)
+	u.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('sundays', 'Europe/Berlin', '[{"name": "Sunday", "start": "2020-01-05", "rule": "FREQ=WEEKLY"}]'),
+		('spoiled', 'Mars', '[]')`)
+	u.exec(`INSERT INTO blackouts (name, calendar, mode) VALUES ('rest', 'sundays', 'skip')`)
+	u.add("--name", "sunny", "--cron", "0 */6 * * *", "--calendar", "sundays", "--calendar-use", "only")
 	u.signedIn(u.token(1, identity.Superadmin))
 	moment := regexp.MustCompile(`("from"|"until"): "[^"]+"|until \d{4}-\S+`)
 	for _, args := range [][]string{
 		{"1"}, {"nightly"}, {"nightly", "--next", "31d"}, {"nightly", "--last", "2d"}, {"never"}, {"1", "--takes", "30m", "--next", "4h"}, {"none"}, {"99"},
 		{"nightly", "--set", "cron=0 3 * * *", "--set", "deadline=2h"}, {"nightly", "--set", "time_zone=UTC", "--set", "overlap=queue"},
 		{"nightly", "--set", "cron=nonsense"}, {"nightly", "--set", "name=x"}, {"nightly", "--set", "catch_up=all", "--set", "catch_up_most=3"},
+		{"sunny", "--next", "14d"}, {"sunny", "--set", "calendar_use=exclude"}, {"sunny", "--set", "calendar=none"}, {"nightly", "--set", "calendar=sundays"}, {"never", "--set", "calendar=sundays"},
+		{"nightly", "--last", "14d", "--set", "calendar=sundays", "--set", "calendar_use=only", "--set", "cron=0 3 * * *"}, {"1", "--set", "calendar=sundays", "--set", "refresh=6h"},
+		{"nightly", "--set", "calendar=absent"}, {"nightly", "--set", "calendar="}, {"nightly", "--set", "calendar=" + strings.Repeat("x", 70)}, {"nightly", "--set", "calendar=spoiled"},
 	} {
 		for _, form := range []string{"table", "json"} {
 			args := slices.Concat([]string{"schedule", "preview"}, args, []string{"-o", form})
@@ -278,7 +285,6 @@ func TestAScheduleIsPreviewedTheSameThroughAServer(t *testing.T) {
 	require.Contains(t, u.through("schedule", "preview", "nightly", "--set", "refresh=2h", "--next", "1d").stdout, "\nas it would be: 2h\n")
 	for stderr, args := range map[string][]string{
 		"--next 90m: a server shows whole hours, and at most 31d": {"1", "--next", "90m"}, "--last 32d: a server shows": {"1", "--last", "32d"},
-		"schedule preview --set calendar does not work through a server yet": {"1", "--set", "calendar=x"},
 	} {
 		require.Contains(t, u.through(slices.Concat([]string{"schedule", "preview"}, args)...).stderr, stderr)
 	}

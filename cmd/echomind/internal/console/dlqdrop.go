@@ -11,6 +11,7 @@ import (
 
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/deadletter"
+	"github.com/echomind/sync/sdk/client"
 )
 
 // dropped is what was removed.
@@ -40,6 +41,9 @@ tried again by itself.`,
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if chosen.background {
+			return chosen.begin(c, f, out, client.CreateLettersOperationBodyActionDrop)
+		}
 		n, err := eitherLetters(c.Context(), f, func(pool *pgxpool.Pool, stream *broker.Letters) (n int, _ error) {
 			for letter, err := range chosen.pick(c.Context(), pool, stream, args) {
 				if err == nil {
@@ -70,15 +74,20 @@ tried again by itself.`,
 type selection struct {
 	*letters
 	all bool
+	// background: an operation of a server does it.
+	background bool
 }
 
 // selectLetters gives a command an ID, or --all with its filter.
 func selectLetters(c *cobra.Command) *selection {
 	s := &selection{letters: letterFilter(c, "with --all: only those")}
 	c.Flags().BoolVar(&s.all, "all", false, "all that there are when it begins")
+	c.Flags().BoolVar(&s.background, "background", false, "with --all: an operation of the server that you have logged in to does it, which goes on by itself")
 	c.Args = func(c *cobra.Command, args []string) error {
 		filtered := c.Flags().Changed("subject") || c.Flags().Changed("connector")
 		switch {
+		case s.background && !s.all:
+			return usagef("%s: --background goes with --all", c.CommandPath())
 		case s.all && len(args) > 0:
 			return usagef("%s: give an ID or --all, not both", c.CommandPath())
 		case s.all:

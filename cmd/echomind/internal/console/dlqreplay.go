@@ -14,6 +14,7 @@ import (
 
 	"github.com/echomind/sync/internal/broker"
 	"github.com/echomind/sync/internal/deadletter"
+	"github.com/echomind/sync/sdk/client"
 )
 
 // replayBatch is how many dead letters share a transaction per connector, and one trigger.
@@ -37,11 +38,15 @@ func dlqReplay(f *finder) *cobra.Command {
 than what is stored. Its connector is triggered, and its document, if it names one, is fetched whether it has changed or
 not. Replaying twice is harmless.
 
-With --all those that cannot be replayed stay, each with its reason, and the exit code is 1.`,
-		Example: "  echomind dlq replay 7\n  echomind dlq replay --all --connector 3",
+With --all those that cannot be replayed stay, each with its reason, and the exit code is 1. Of very many --background has the server
+do it: it prints an operation, which echomind operations show, results and cancel take.`,
+		Example: "  echomind dlq replay 7\n  echomind dlq replay --all --connector 3\n  echomind dlq replay --all --background",
 	}
 	chosen, out := selectLetters(c), withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if chosen.background {
+			return chosen.begin(c, f, out, client.CreateLettersOperationBodyActionReplay)
+		}
 		r := &replaying{alone: !chosen.all, done: []replayed{}}
 		if *out != forPrograms {
 			r.shown = c.OutOrStdout()

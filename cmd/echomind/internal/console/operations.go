@@ -94,7 +94,7 @@ func printOperations(w io.Writer, found []client.Operation) error {
 	now, rows := time.Now(), make([][]string, len(found))
 	for i, o := range found {
 		rows[i] = []string{
-			strconv.Itoa(int(o.ID)), string(o.Action), saysFilter(o.Filter), string(o.State), fmt.Sprintf("%d of %d", o.Done, o.Matched), count(int64(o.Changed)), count(int64(o.Unchanged)),
+			strconv.Itoa(int(o.ID)), string(o.Action), saysWhich(o), string(o.State), fmt.Sprintf("%d of %d", o.Done, o.Matched), count(int64(o.Changed)), count(int64(o.Unchanged)),
 			count(int64(o.Skipped)), count(int64(o.Failed)), clock.At(o.CreatedAt, now), clock.Optional(o.EndedAt, now),
 		}
 	}
@@ -127,6 +127,27 @@ func saysFilter(f client.OperationFilter) string {
 	return strings.Join(all, " ")
 }
 
+// saysWhich is what an operation is for, as flags are written.
+func saysWhich(o client.Operation) string {
+	if o.Letters == nil {
+		return saysFilter(o.Filter)
+	}
+	all := []string{}
+	if reason := o.Letters.Reason; reason != nil {
+		all = append(all, fmt.Sprintf("reason %q", clip(*reason, 40)))
+	}
+	if subject := o.Letters.Subject; subject != nil && *subject != everySubject {
+		all = append(all, "--subject "+clip(*subject, 40))
+	}
+	if id := o.Letters.ConnectorID; id != nil {
+		all = append(all, fmt.Sprintf("--connector %d", *id))
+	}
+	if len(all) == 0 {
+		return "all letters"
+	}
+	return strings.Join(all, " ")
+}
+
 func operationsShow(f *finder) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show OPERATION", Short: "Show how far an operation has come",
@@ -148,7 +169,7 @@ func printOperation(w io.Writer, o client.Operation) error {
 	now := time.Now()
 	rows := [][]string{
 		{"action", string(o.Action)},
-		{"connectors", saysFilter(o.Filter)},
+		{map[bool]string{true: "connectors", false: "dead letters"}[o.Letters == nil], saysWhich(o)},
 		{"state", string(o.State)},
 		{"done", saysDone(o)},
 		{"not yours", fmt.Sprintf("%d matched that you may not change", o.LeftOut)},

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/echomind/sync/internal/deadletter"
 	"github.com/echomind/sync/sdk/client"
@@ -41,6 +44,24 @@ func (r *remote) manyLetters(ctx context.Context, filter deadletter.Filter, each
 			return err
 		}
 	}
+}
+
+// begin has an operation of the server do something with all that match.
+func (s *selection) begin(c *cobra.Command, f *finder, out *output, action client.CreateLettersOperationBodyAction) error {
+	return doAndShow(c, f, out, func(r *remote) (none client.Operation, _ error) {
+		asked := client.CreateLettersOperationBody{Action: action, Subject: textOr(s.Subject), ConnectorID: unlessZero(s.ConnectorID)}
+		if asked.Subject == nil && asked.ConnectorID == nil {
+			asked.Subject = new(everySubject)
+		}
+		answer, err := r.api.DeadlettersOperateWithResponse(c.Context(), &client.DeadlettersOperateParams{}, asked)
+		if err != nil {
+			return none, fmt.Errorf("begin the operation: %w", err)
+		}
+		return r.operationOf(answer.Body, 0)
+	}, func(w io.Writer, o client.Operation) error {
+		_, err := fmt.Fprintf(w, "operation %d has begun; `echomind operations show %[1]d` tells how far it has come\n", o.ID)
+		return err
+	})
 }
 
 // dropMany removes all that match, and says how many.

@@ -3,7 +3,10 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 
 	"github.com/echomind/sync/cmd/echomind/internal/dbgen"
 	"github.com/echomind/sync/sdk/client"
@@ -33,11 +36,6 @@ func (r *remote) preview(ctx context.Context, named string, span previewSpan, se
 		if err != nil {
 			return none, err
 		}
-		for _, of := range []string{"calendar", "calendar-use"} {
-			if c.Flags().Changed(of) {
-				return none, r.finder.notYet(r.server, "--set "+of)
-			}
-		}
 		fields, err := flags.fields(c, existing)
 		if err != nil {
 			return none, err
@@ -50,6 +48,13 @@ func (r *remote) preview(ctx context.Context, named string, span previewSpan, se
 		other = flags.changed(c, other)
 	}
 	answer, err := r.api.ConnectorsSchedulePreviewWithResponse(ctx, id, &p)
+	if other.Calendar != nil && slices.ContainsFunc(wrongFields(err), func(f client.Field) bool { return f.Field == "query.set.calendar" }) {
+		return none, fmt.Errorf("read the calendar: %w", noCalendar(*other.Calendar))
+	}
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusConflict && refused.Problem.Detail != nil && *refused.Problem.Detail != "" { // a schedule or a calendar that cannot be read
+		return none, errors.New(printable(*refused.Problem.Detail))
+	}
 	if err != nil {
 		return none, connectorError(id, fmt.Sprintf("preview the schedule of connector %d", id), err)
 	}

@@ -39,7 +39,7 @@ func preview(f *finder) *cobra.Command {
 		Short: "Show the slots of a connector's schedule and what becomes of each",
 		Long: `Show the slots of a connector's schedule and what becomes of each, in its time zone and in UTC. It changes nothing, and asks
 the code that the scheduler plans and claims by. It assumes that a scheduler is there all the time, and that each sync completes
-after --takes. A server shows whole hours, at most 31 days and 500 lines, and sets no calendar.
+after --takes. A server shows whole hours, at most 31 days and 500 lines.
 
 --next begins where the connector stands: at a sync that is under way, or at a try that it waits for; --last goes through a time that is over, as if nothing had been done before it.
 --set shows beside it what another schedule would do: cron, time_zone, refresh (as of --refresh), dst_gap, dst_overlap, spread,

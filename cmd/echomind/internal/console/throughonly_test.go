@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/secret"
@@ -82,6 +83,18 @@ func TestCommandsThatGoThroughAServerAloneSayHowWhereThereIsNone(t *testing.T) {
 	t.Setenv("DATABASE_URL", u.lookup.DatabaseURL)
 	out := u.through("webhooks", "list")
 	require.Equal(t, output{"no webhooks; `echomind webhooks add --url URL` adds one\n", "", 0}, out, "whatever DATABASE_URL says")
+}
+
+func TestVeryManyDeadLettersAreReplayedByAnOperationOfTheServer(t *testing.T) {
+	u := newTerminal(t).withStreams().fromAway()
+	u.add("--refresh", "manual")
+	u.letter(u.jetstream(), topology.DocumentSubject, part(1, 7, "a.md"))
+	u.signedIn(u.token(1, identity.Superadmin))
+	u.refused(2, "--background goes with --all", "dlq", "replay", "1", "--background")
+	require.Equal(t, "operation 1 has begun; `echomind operations show 1` tells how far it has come\n", u.through("dlq", "replay", "--all", "--connector", "1", "--background").stdout)
+	require.Regexp(t, `action +replay\ndead letters +--connector 1\n`, u.through("operations", "show", "1").stdout)
+	require.Equal(t, 0, u.through("dlq", "drop", "--all", "--yes", "--background").code)
+	require.Regexp(t, `2 +drop +all letters +waiting`, u.through("operations", "list").stdout)
 }
 
 func TestAWebhookIsAddedTriedChangedAndDeleted(t *testing.T) {

@@ -126,6 +126,33 @@ func (q *Queries) CountUnchangeable(ctx context.Context, arg CountUnchangeablePa
 	return n, err
 }
 
+const createLettersOperation = `-- name: CreateLettersOperation :one
+SELECT api.create_letters_operation($1::text, $2::jsonb, $3::text, $4::integer, $5::text[], $6::text[])::integer AS id
+`
+
+type CreateLettersOperationParams struct {
+	Action  string
+	Filter  []byte
+	Place   string
+	Letters int32
+	Groups  []string
+	Leads   []string
+}
+
+func (q *Queries) CreateLettersOperation(ctx context.Context, arg CreateLettersOperationParams) (int32, error) {
+	row := q.db.QueryRow(ctx, createLettersOperation,
+		arg.Action,
+		arg.Filter,
+		arg.Place,
+		arg.Letters,
+		arg.Groups,
+		arg.Leads,
+	)
+	var id int32
+	err := row.Scan(&id)
+	return id, err
+}
+
 const createOperation = `-- name: CreateOperation :one
 SELECT api.create_operation($1::text, $2::jsonb, $3::integer[], $4::integer, $5::text[], $6::text[], $7::integer)::integer AS id
 `
@@ -421,6 +448,42 @@ func (q *Queries) NoteBatch(ctx context.Context, arg NoteBatchParams) error {
 	return err
 }
 
+const noteLetters = `-- name: NoteLetters :one
+SELECT api.note_letters($1::integer, $2::integer, $3::text, $4::integer, $5::integer, $6::integer, $7::integer[], $8::text[],
+    $9::interval, $10::text)::boolean AS noted
+`
+
+type NoteLettersParams struct {
+	Operation  int32
+	Turn       int32
+	NextPlace  *string
+	Done       int32
+	Others     int32
+	Stay       int32
+	Connectors []int32
+	Reasons    []string
+	Pause      time.Duration
+	Fails      *string
+}
+
+func (q *Queries) NoteLetters(ctx context.Context, arg NoteLettersParams) (bool, error) {
+	row := q.db.QueryRow(ctx, noteLetters,
+		arg.Operation,
+		arg.Turn,
+		arg.NextPlace,
+		arg.Done,
+		arg.Others,
+		arg.Stay,
+		arg.Connectors,
+		arg.Reasons,
+		arg.Pause,
+		arg.Fails,
+	)
+	var noted bool
+	err := row.Scan(&noted)
+	return noted, err
+}
+
 const planAnew = `-- name: PlanAnew :exec
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
 `
@@ -549,6 +612,51 @@ func (q *Queries) TakeBatch(ctx context.Context) (TakeBatchRow, error) {
 		&i.Filter,
 		&i.Connectors,
 		&i.Tries,
+		&i.UserID,
+		&i.TokenID,
+		&i.Issuer,
+		&i.Subject,
+		&i.Role,
+		&i.Groups,
+		&i.Leads,
+		&i.Note,
+	)
+	return i, err
+}
+
+const takeLetters = `-- name: TakeLetters :one
+SELECT l.operation::integer AS operation, l.turn::integer AS turn, l.action::text AS action, l.filter::jsonb AS filter, l.place::text AS place,
+    l.user_id::integer AS user_id, coalesce(l.token_id, 0)::integer AS token_id, coalesce(l.issuer, '')::text AS issuer, coalesce(l.subject, '')::text AS subject, l.role::text AS role,
+    l.groups::text[] AS groups, l.leads::text[] AS leads, coalesce(l.note, '')::text AS note
+FROM api.take_letters($1::interval) l
+`
+
+type TakeLettersRow struct {
+	Operation int32
+	Turn      int32
+	Action    string
+	Filter    []byte
+	Place     string
+	UserID    int32
+	TokenID   int32
+	Issuer    string
+	Subject   string
+	Role      string
+	Groups    []string
+	Leads     []string
+	Note      string
+}
+
+// No row: there is nothing to do now.
+func (q *Queries) TakeLetters(ctx context.Context, lease time.Duration) (TakeLettersRow, error) {
+	row := q.db.QueryRow(ctx, takeLetters, lease)
+	var i TakeLettersRow
+	err := row.Scan(
+		&i.Operation,
+		&i.Turn,
+		&i.Action,
+		&i.Filter,
+		&i.Place,
 		&i.UserID,
 		&i.TokenID,
 		&i.Issuer,

@@ -17,6 +17,7 @@ type operation struct {
 	ID        int32           `json:"id"`
 	Action    string          `json:"action"`
 	Filter    operationFilter `json:"filter"`
+	Letters   *lettersFilter  `json:"letters"`
 	UserID    int32           `json:"user_id"`
 	State     string          `json:"state"`
 	Matched   int32           `json:"matched"`
@@ -104,8 +105,51 @@ func (f operationFilter) Words() string {
 // deeds are what each action is called.
 var deeds = map[string]string{"sync": "Sync now", "enable": "Enable", "disable": "Disable", "delete": "Delete"}
 
+// letterDeeds are what the actions on dead letters are called.
+var letterDeeds = map[string]string{"replay": "Fetch again", "drop": "Remove"}
+
 // Deed is what it does.
-func (o operation) Deed() string { return deeds[o.Action] }
+func (o operation) Deed() string { return deeds[o.Action] + letterDeeds[o.Action] }
+
+// Words are what it does that to.
+func (o operation) Words() string {
+	if o.Letters == nil {
+		return o.Filter.Words()
+	}
+	return o.Letters.words()
+}
+
+// Things are what it counts.
+func (o operation) Things() string {
+	if o.Letters == nil {
+		return "sources"
+	}
+	return "dead letters"
+}
+
+// lettersFilter is which dead letters an operation is for.
+type lettersFilter struct {
+	Reason      *string `json:"reason"`
+	Subject     string  `json:"subject"`
+	ConnectorID int32   `json:"connector_id"`
+}
+
+func (f lettersFilter) words() string {
+	var all []string
+	if f.Reason != nil {
+		all = append(all, fmt.Sprintf("given up because of “%s”", *f.Reason))
+	}
+	if f.Subject != "" && f.Subject != ">" {
+		all = append(all, "of "+f.Subject)
+	}
+	if f.ConnectorID != 0 {
+		all = append(all, fmt.Sprintf("of source number %d", f.ConnectorID))
+	}
+	if len(all) == 0 {
+		return "all dead letters"
+	}
+	return "dead letters " + strings.Join(all, ", ")
+}
 
 // IsOpen says whether it goes on.
 func (o operation) IsOpen() bool { return o.EndedAt == nil }

@@ -129,6 +129,8 @@ func scheduleFields(c connector) []field {
 		{Name: "catch_up", Label: "Slots that an outage has left", Value: c.CatchUp, Options: []string{"none", "latest", "all"}},
 		{Name: "catch_up_most", Label: "Most of those", Hint: "For all: 1 to 1000", Value: strconv.Itoa(int(c.CatchUpMost))},
 		{Name: "catch_up_minutes", Label: "None older than", Hint: "Minutes; empty = any", Value: number(c.CatchUpMinutes)},
+		{Name: "calendar", Label: "Calendar", Hint: "Its name, of those under Calendars; empty = none", Value: text(c.Calendar), IsText: true},
+		{Name: "calendar_use", Label: "On the calendar's times", Hint: "Slots run on none of them, or on no others", Value: c.CalendarUse, Options: []string{"exclude", "only"}},
 	}
 }
 

@@ -34,6 +34,8 @@ type connector struct {
 	CatchUp            string     `json:"catch_up"`
 	CatchUpMost        int32      `json:"catch_up_most"`
 	CatchUpMinutes     *int32     `json:"catch_up_minutes"`
+	Calendar           *string    `json:"calendar"`
+	CalendarUse        string     `json:"calendar_use"`
 	MaxRetries         int32      `json:"max_retries"`
 	Status             string     `json:"status"`
 	StatusMessage      *string    `json:"status_message"`

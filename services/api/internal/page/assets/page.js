@@ -14,30 +14,42 @@ if (zones && own && own !== "UTC" && zones.dataset.zone !== own) {
 
 // The part that is live is fetched anew, at most once a second, when something happens to what it shows. A page that nobody sees holds no connection.
 const live = document.querySelector("[data-live]");
-let told, due, stale = false;
+let told, due, later, renewed = 0, stale = false;
 
-const leadsTo = (e) => e.getAttribute("href") || e.form?.getAttribute("action");
+const leadsTo = (e) => [e.getAttribute("href") || e.form?.getAttribute("action"), e.value].join(" ");
 
 async function renew() {
-  due = undefined;
+  clearTimeout(due);
+  clearTimeout(later);
+  due = later = undefined;
+  renewed = Date.now();
   const answer = await fetch(location.href, { redirect: "error" });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
   if (!fresh) return;
-  const focused = live.contains(document.activeElement) ? leadsTo(document.activeElement) : null;
+  const at = document.activeElement;
+  const focused = live.contains(at) ? { to: leadsTo(at), text: at.textContent } : null;
   const others = fresh.dataset.live !== live.dataset.live;
   live.dataset.live = fresh.dataset.live;
   live.replaceChildren(...fresh.childNodes);
-  if (focused) [...live.querySelectorAll("a, button")].find((e) => leadsTo(e) === focused)?.focus();
+  const all = [...live.querySelectorAll("a, button")];
+  // An address of another page of the list is never the same twice.
+  if (focused) (all.find((e) => leadsTo(e) === focused.to) ?? all.find((e) => e.textContent === focused.text))?.focus();
   if (others) {
     told?.close();
     told = undefined;
+    stale = true; // what happens until the next stream is open is told by none
     watch();
   }
   follow();
 }
 
-function happened() {
+// Many sources are added at once by an import: for what is new alone the list is fetched once in ten seconds.
+function happened(event) {
+  if (event?.type === "connector" && JSON.parse(event.data).type === "echomind.connector.added" && Date.now() - renewed < 10000) {
+    later ??= setTimeout(() => renew().catch(() => {}), 10000);
+    return;
+  }
   due ??= setTimeout(() => renew().catch(() => {}), 1000); // the next event tries again
 }
 
@@ -52,6 +64,9 @@ function follow() {
   run?.stream.addEventListener("progress", happened);
 }
 
+// What is shown, and for a list what is added.
+const watched = () => [live.dataset.live && "connectors=" + live.dataset.live, live.dataset.added !== undefined && "added=true"].filter(Boolean).join("&");
+
 function watch() {
   follow();
   if (document.hidden) {
@@ -60,8 +75,8 @@ function watch() {
     stale = true;
     return;
   }
-  if (told || !live.dataset.live) return;
-  told = new EventSource("/events?connectors=" + live.dataset.live);
+  if (told || !watched()) return;
+  told = new EventSource("/events?" + watched());
   for (const kind of ["connector", "run", "reset"]) told.addEventListener(kind, happened);
   told.onerror = () => {
     if (told?.readyState !== EventSource.CLOSED) return; // it comes back by itself
@@ -73,7 +88,7 @@ function watch() {
   stale = false;
 }
 
-if (live && live.dataset.live) {
+if (live && watched()) {
   watch();
   document.addEventListener("visibilitychange", watch);
 }

@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/services/api/internal/problem"
+)
+
+const (
+	// lettersTimeout bounds one turn of an operation on dead letters, and lettersLease is how long nobody else takes its next one: longer, or two would be at it.
+	lettersTimeout = 20 * time.Second
+	lettersLease   = 30 * time.Second
+	// lettersPause is how long such an operation waits for its next turn, and lettersRest where NATS does not answer, or a request is at the letters.
+	lettersPause = 250 * time.Millisecond
+	lettersRest  = 3 * time.Second
+)
+
+// LettersFilter says which dead letters an operation is for.
+type LettersFilter struct {
+	Reason      *string `json:"reason,omitempty" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given."`
+	Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters; > is all."`
+	ConnectorID int64   `json:"connector_id,omitempty" minimum:"1" maximum:"2147483647" format:"int32"`
+}
+
+// storedFilter is what an operation is for, as it is written down.
+type storedFilter struct {
+	OperationFilter
+	Letters *LettersFilter `json:"letters,omitempty"`
+}
+
+// request is one for some of its letters, of which each is told.
+func (f LettersFilter) request(token string) *ManyLetters {
+	in := &ManyLetters{}
+	in.Body.Reason, in.Body.Subject, in.Body.ConnectorID, in.Body.Each, in.Body.PageToken = f.Reason, f.Subject, f.ConnectorID, true, token
+	return in
+}
+
+// CreateLettersOperation is what to do, and with which letters.
+type CreateLettersOperation struct {
+	Once
+	Body struct {
+		Action string `json:"action" enum:"replay,drop"`
+		LettersFilter
+	}
+}
+
+// singleLetter is the operation on one letter that is done to each.
+var singleLetter = map[string]identity.Operation{"replay": identity.ReplayDeadLetter, "drop": identity.DropDeadLetter}
+
+func (a *API) createLettersOperation(ctx context.Context, in *CreateLettersOperation) (out *OneOperation, err error) {
+	if scope := identity.RuleOf(singleLetter[in.Body.Action]).Scope; !requestOf(ctx).Has(scope) {
+		return nil, problem.InsufficientScope(string(scope))
+	}
+	f := in.Body.LettersFilter
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	stream, err := a.letters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stream.Count == 0 {
+		return nil, problem.Conflict("There are no dead letters.", "Look at GET /deadletters.")
+	}
+	next, err := a.lettersPlace(ctx, in.Body.Action, f, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := json.Marshal(storedFilter{Letters: &f})
+	if err != nil {
+		return nil, err
+	}
+	who := requestOf(ctx).Who // the groups that are written down are looked up with each turn
+	p := dbgen.CreateLettersOperationParams{
+		Action: in.Body.Action, Filter: filter, Place: *next(manyPlace{0, stream.Last, stream.MadeAt}), Letters: int32(min(stream.Count, math.MaxInt32)),
+		Groups: append([]string{}, who.SaidGroups...), Leads: append([]string{}, who.SaidLeads...),
+	}
+	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		id, err := q.CreateLettersOperation(ctx, p)
+		return strconv.Itoa(int(id)), err
+	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
+		id, err := number(done)
+		if err == nil {
+			out, err = seenOperation(ctx, q, id)
+		}
+		return err
+	})
+	a.bulk.wake()
+	return out, err
+}
+
+func (f LettersFilter) check() error {
+	if f.Reason == nil && f.Subject == "" && f.ConnectorID == 0 {
+		return problem.Invalid("body", "names no letters; give reason, subject or connector_id (subject > is all)")
+	}
+	if f.Subject == everySubject {
+		return nil
+	}
+	_, err := letterFilter(f.Subject, f.ConnectorID)
+	return err
+}
+
+// lettersPlace is place for requests for many letters.
+func (a *API) lettersPlace(ctx context.Context, action string, f LettersFilter, token string, at *manyPlace) (func(any) *string, error) {
+	return a.place(ctx, token, []any{"deadletters." + action, f.Reason, f.Subject, f.ConnectorID}, at)
+}
+
+// workLetters does the next turn of an operation on dead letters, if there is one: what one request does, for who asked, with what they may now. What has become of each letter is committed before
+// it is removed, and its place after that, so that a turn whose process dies is done again with those that are left.
+func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
+	taken, err := deadline.Get(ctx, "api.take_letters", queryTimeout, func(ctx context.Context) (dbgen.TakeLettersRow, error) {
+		return dbgen.New(a.pool).TakeLetters(ctx, lettersLease)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	request := identity.Request{
+		Who: identity.Who{
+			UserID: taken.UserID, TokenID: taken.TokenID, Issuer: taken.Issuer, Subject: taken.Subject, Role: identity.Role(taken.Role), Groups: taken.Groups, Leads: taken.Leads,
+			Scopes: []identity.Scope{identity.RuleOf(singleLetter[taken.Action]).Scope},
+		},
+		RequestID: fmt.Sprintf("operation/%d", taken.Operation), Note: taken.Note,
+	}
+	note := dbgen.NoteLettersParams{Operation: taken.Operation, Turn: taken.Turn, NextPlace: &taken.Place, Connectors: []int32{}, Reasons: []string{}, Pause: lettersPause}
+	var filter storedFilter
+	if err := json.Unmarshal(taken.Filter, &filter); err != nil || filter.Letters == nil {
+		return false, fmt.Errorf("the filter of operation %d cannot be read: %w", taken.Operation, err)
+	}
+	var done *ManyDone
+	err = deadline.Do(context.WithValue(ctx, requestKey, request), "api.letters_operation", lettersTimeout, func(ctx context.Context) (err error) {
+		do := map[string]func(context.Context, *ManyLetters) (*ManyDone, error){"replay": a.replayDeadLetters, "drop": a.dropDeadLetters}[taken.Action]
+		done, err = do(ctx, filter.Letters.request(taken.Place))
+		return err
+	})
+	if done != nil {
+		note.Done = int32(done.Body.Done)
+		a.metrics.operations.WithLabelValues(taken.Action, "changed").Add(float64(done.Body.Done))
+	}
+	switch {
+	case err == nil:
+		note.NextPlace = done.Body.NextPageToken
+		done.stay(&note)
+		a.metrics.operations.WithLabelValues(taken.Action, "failed").Add(float64(note.Stay))
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case problem.Of(err).Status == http.StatusPreconditionFailed:
+		note.Fails = new("the stream of dead letters was made anew since: its numbers are those of other letters")
+	case problem.Of(err).Status == http.StatusUnprocessableEntity: // another service has the filter, or the place, in another form
+		note.Fails = new(reasonOf(problem.Of(err)))
+	default:
+		note.Pause = lettersRest
+		if problem.Of(err).Status != http.StatusConflict { // a request is at the letters
+			a.log.Warn("an operation on dead letters does not go on, and is tried again", "operation", taken.Operation, "err", err)
+		}
+	}
+	_, noted := deadline.Get(ctx, "api.note_letters", queryTimeout, func(ctx context.Context) (bool, error) { return dbgen.New(a.pool).NoteLetters(ctx, note) })
+	return err == nil, noted
+}
+
+// stay writes down which letters stay, and why, by their connectors; 0 is no connector.
+func (d *ManyDone) stay(note *dbgen.NoteLettersParams) {
+	why := map[int32]string{}
+	for _, l := range d.Body.Letters {
+		if l.Why == nil {
+			continue
+		}
+		note.Stay++
+		id := int32(0)
+		if l.ConnectorID != nil {
+			id = *l.ConnectorID
+		}
+		if _, said := why[id]; !said {
+			why[id] = d.whyStays(l)
+		}
+	}
+	for id, reason := range why {
+		note.Connectors, note.Reasons = append(note.Connectors, id), append(note.Reasons, reason)
+	}
+	note.Others = int32(max(0, d.Body.Looked-d.Body.Done-int64(note.Stay)))
+}
+
+// whyStays says why a letter stays.
+func (d *ManyDone) whyStays(l LetterDone) string {
+	switch *l.Why {
+	case "nobodys":
+		return "The letters name no connector, nor a run that the ledger knows."
+	case "gone":
+		return "The connector was deleted."
+	case "disabled":
+		return "The connector is disabled."
+	case "parameters":
+		return "The run was asked for with parameters."
+	}
+	for _, left := range d.Body.Left {
+		if left.Example == l.ID {
+			return left.Why + " " + left.Fix
+		}
+	}
+	return fmt.Sprintf("Dead letter %d cannot be replayed or removed now. Do that with this one alone to see why.", l.ID)
+}
