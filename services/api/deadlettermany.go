@@ -28,9 +28,9 @@ const (
 	manyPortion = 100
 	// manyTold is behind how many bytes of names a request that says what came of each looks at no more letters: JSON has up to six for one, and a client reads 8 MiB.
 	manyTold = 512 << 10
-	// onePatience is how long a request that drops one letter waits for others that drop, lettersPause how long between two looks.
-	onePatience  = 2 * time.Second
-	lettersPause = 50 * time.Millisecond
+	// onePatience is how long a request that drops one letter waits for others that drop, onePause how long between two looks.
+	onePatience = 2 * time.Second
+	onePause    = 50 * time.Millisecond
 )
 
 // everySubject is the subject of all letters.
@@ -39,14 +39,41 @@ const everySubject = ">"
 // mayBeAnew says in the document that a page token may be of a stream that is gone.
 func mayBeAnew(of *huma.Operation) { of.Errors = append(of.Errors, http.StatusPreconditionFailed) }
 
-// ManyLetters says which letters are meant.
+// LettersFilter says which dead letters are meant.
+type LettersFilter struct {
+	Reason      *string `json:"reason,omitempty" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given."`
+	Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters; > is all."`
+	ConnectorID int64   `json:"connector_id,omitempty" minimum:"1" maximum:"2147483647" format:"int32"`
+}
+
+func (f LettersFilter) filter() (deadletter.Filter, error) {
+	subject := f.Subject
+	if subject == everySubject {
+		subject = ""
+	}
+	found, err := letterFilter(subject, f.ConnectorID)
+	switch {
+	case err != nil:
+		return found, err
+	case f.Reason != nil:
+		found.Is = ofGroup(*f.Reason)
+	case f.Subject == "" && f.ConnectorID == 0:
+		return found, problem.Invalid("body", "names no letters; give reason, subject or connector_id (subject > is all)")
+	}
+	return found, nil
+}
+
+// lettersPlace is place for requests for many letters.
+func (a *API) lettersPlace(ctx context.Context, action string, f LettersFilter, token string, at *manyPlace) (func(any) *string, error) {
+	return a.place(ctx, token, []any{"deadletters." + action, f.Reason, f.Subject, f.ConnectorID}, at)
+}
+
+// ManyLetters says which letters are meant, and from where on.
 type ManyLetters struct {
 	Body struct {
-		Reason      *string `json:"reason,omitempty" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given."`
-		Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters; > is all."`
-		ConnectorID int64   `json:"connector_id,omitempty" minimum:"1" maximum:"2147483647" format:"int32"`
-		Each        bool    `json:"each,omitempty" doc:"Says in letters what came of each."`
-		PageToken   string  `json:"page_token,omitempty" maxLength:"500" doc:"The next_page_token of the request before, with the same filter: goes on behind what that has looked at."`
+		LettersFilter
+		Each      bool   `json:"each,omitempty" doc:"Says in letters what came of each."`
+		PageToken string `json:"page_token,omitempty" maxLength:"500" doc:"The next_page_token of the request before, with the same filter: goes on behind what that has looked at."`
 	}
 }
 
@@ -142,22 +169,12 @@ func (a *API) dropDeadLetters(ctx context.Context, in *ManyLetters) (*ManyDone, 
 
 // manyLetters does something with the letters of a filter: those of one connector together, and a portion after the other, until it has looked at enough.
 func (a *API) manyLetters(ctx context.Context, what string, in *ManyLetters, do func(context.Context, *broker.Letters, []deadletter.Letter, *ManyDone) error) (*ManyDone, error) {
-	subject := in.Body.Subject
-	if subject == everySubject {
-		subject = ""
-	}
-	f, err := letterFilter(subject, in.Body.ConnectorID)
+	f, err := in.Body.filter()
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case in.Body.Reason != nil:
-		f.Is = ofGroup(*in.Body.Reason)
-	case in.Body.Subject == "" && in.Body.ConnectorID == 0:
-		return nil, problem.Invalid("body", "names no letters; give reason, subject or connector_id (subject > is all)")
-	}
 	var at manyPlace
-	next, err := a.place(ctx, in.Body.PageToken, []any{"deadletters." + what, in.Body.Reason, in.Body.Subject, in.Body.ConnectorID}, &at)
+	next, err := a.lettersPlace(ctx, what, in.Body.LettersFilter, in.Body.PageToken, &at)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +280,7 @@ func (a *API) lettersAlone(ctx context.Context, patience time.Duration, work fun
 			return done
 		case err != nil:
 			return err
-		case !time.Now().Before(until) || repeat.Sleep(ctx, lettersPause) != nil:
+		case !time.Now().Before(until) || repeat.Sleep(ctx, onePause) != nil:
 			return problem.LettersBusy()
 		}
 	}

@@ -27,13 +27,6 @@ const (
 	lettersRest  = 3 * time.Second
 )
 
-// LettersFilter says which dead letters an operation is for.
-type LettersFilter struct {
-	Reason      *string `json:"reason,omitempty" maxLength:"400" doc:"Of this group, by its reason as /deadletters/groups says it; empty: those for which none was given."`
-	Subject     string  `json:"subject,omitempty" maxLength:"200" doc:"Of this original subject, as of /deadletters; > is all."`
-	ConnectorID int64   `json:"connector_id,omitempty" minimum:"1" maximum:"2147483647" format:"int32"`
-}
-
 // storedFilter is what an operation is for, as it is written down.
 type storedFilter struct {
 	OperationFilter
@@ -43,7 +36,7 @@ type storedFilter struct {
 // request is one for some of its letters, of which each is told.
 func (f LettersFilter) request(token string) *ManyLetters {
 	in := &ManyLetters{}
-	in.Body.Reason, in.Body.Subject, in.Body.ConnectorID, in.Body.Each, in.Body.PageToken = f.Reason, f.Subject, f.ConnectorID, true, token
+	in.Body.LettersFilter, in.Body.Each, in.Body.PageToken = f, true, token
 	return in
 }
 
@@ -64,7 +57,7 @@ func (a *API) createLettersOperation(ctx context.Context, in *CreateLettersOpera
 		return nil, problem.InsufficientScope(string(scope))
 	}
 	f := in.Body.LettersFilter
-	if err := f.check(); err != nil {
+	if _, err := f.filter(); err != nil {
 		return nil, err
 	}
 	stream, err := a.letters(ctx)
@@ -99,22 +92,6 @@ func (a *API) createLettersOperation(ctx context.Context, in *CreateLettersOpera
 	})
 	a.bulk.wake()
 	return out, err
-}
-
-func (f LettersFilter) check() error {
-	if f.Reason == nil && f.Subject == "" && f.ConnectorID == 0 {
-		return problem.Invalid("body", "names no letters; give reason, subject or connector_id (subject > is all)")
-	}
-	if f.Subject == everySubject {
-		return nil
-	}
-	_, err := letterFilter(f.Subject, f.ConnectorID)
-	return err
-}
-
-// lettersPlace is place for requests for many letters.
-func (a *API) lettersPlace(ctx context.Context, action string, f LettersFilter, token string, at *manyPlace) (func(any) *string, error) {
-	return a.place(ctx, token, []any{"deadletters." + action, f.Reason, f.Subject, f.ConnectorID}, at)
 }
 
 // workLetters does the next turn of an operation on dead letters, if there is one: what one request does, for who asked, with what they may now. What has become of each letter is committed before
