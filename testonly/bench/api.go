@@ -212,10 +212,10 @@ func (s *session) besideSlow(api *load.API, users []reader, asks []load.Ask) fig
 	fields := []figures.Figure{{Name: fmt.Sprintf("reads beside %d slow clients, p99", clients), Unit: "ms"}, {Name: "API with slow clients", Unit: "MB"}}
 	return figures.Measurement{Figures: fields, Take: func(ctx context.Context) ([]float64, error) {
 		slow, err := api.Slow(ctx, sessions, clients)
-		defer slow.Close()
 		if err != nil {
 			return nil, err
 		}
+		defer slow.Close()
 		time.Sleep(settle)
 		result, err := load.Run(ctx, load.Client(), asks, s.size.rate, time.Duration(s.size.seconds)*time.Second)
 		if err != nil {

@@ -139,4 +139,4 @@ SELECT * FROM api.connectors WHERE id = ANY (@ids::integer[]);
 
 -- name: SeesMoreThan :one
 -- Whether the viewer sees more connectors than so many.
-SELECT EXISTS (SELECT FROM api.connectors OFFSET @most::integer);
+SELECT api.sees_more_than(@most::integer)::boolean AS sees_more;

@@ -205,11 +205,13 @@ func (a *API) Slow(ctx context.Context, sessions []string, n int) (*Crowd, error
 		}
 		c.Open++
 		c.conns = append(c.conns, conn)
-		if err := conn.(*net.TCPConn).SetReadBuffer(1024); err != nil {
-			return c, err
+		err = conn.(*net.TCPConn).SetReadBuffer(1024)
+		if err == nil {
+			_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nCookie: %s\r\n\r\n", sessions[i%len(sessions)])
 		}
-		if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nCookie: %s\r\n\r\n", sessions[i%len(sessions)]); err != nil {
-			return c, err
+		if err != nil {
+			c.Close()
+			return nil, err
 		}
 	}
 	return c, nil

@@ -944,15 +944,15 @@ func (q *Queries) SeesConnector(ctx context.Context, id int32) (bool, error) {
 }
 
 const seesMoreThan = `-- name: SeesMoreThan :one
-SELECT EXISTS (SELECT FROM api.connectors OFFSET $1::integer)
+SELECT api.sees_more_than($1::integer)::boolean AS sees_more
 `
 
 // Whether the viewer sees more connectors than so many.
 func (q *Queries) SeesMoreThan(ctx context.Context, most int32) (bool, error) {
 	row := q.db.QueryRow(ctx, seesMoreThan, most)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+	var sees_more bool
+	err := row.Scan(&sees_more)
+	return sees_more, err
 }
 
 const sync = `-- name: Sync :one
