@@ -124,7 +124,8 @@ func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
 	note := dbgen.NoteLettersParams{Operation: taken.Operation, Turn: taken.Turn, NextPlace: &taken.Place, Connectors: []int32{}, Reasons: []string{}, Pause: lettersPause}
 	var filter storedFilter
 	if err := json.Unmarshal(taken.Filter, &filter); err != nil || filter.Letters == nil {
-		return false, fmt.Errorf("the filter of operation %d cannot be read: %w", taken.Operation, err)
+		note.Fails = new("its filter cannot be read by the service that took it") // one of another version: the others wait for this one
+		return false, a.noteLetters(ctx, note)
 	}
 	var done *ManyDone
 	err = deadline.Do(context.WithValue(ctx, requestKey, request), "api.letters_operation", lettersTimeout, func(ctx context.Context) (err error) {
@@ -153,9 +154,13 @@ func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
 			a.log.Warn("an operation on dead letters does not go on, and is tried again", "operation", taken.Operation, "err", err)
 		}
 	}
-	// A service that stops writes down what it has done: those letters are counted by nobody later.
-	_, noted := deadline.Get(context.WithoutCancel(ctx), "api.note_letters", queryTimeout, func(ctx context.Context) (bool, error) { return dbgen.New(a.pool).NoteLetters(ctx, note) })
-	return err == nil, noted
+	return err == nil, a.noteLetters(ctx, note)
+}
+
+// noteLetters writes down what came of a turn, also in a service that stops: nobody counts those letters later.
+func (a *API) noteLetters(ctx context.Context, note dbgen.NoteLettersParams) error {
+	_, err := deadline.Get(context.WithoutCancel(ctx), "api.note_letters", queryTimeout, func(ctx context.Context) (bool, error) { return dbgen.New(a.pool).NoteLetters(ctx, note) })
+	return err
 }
 
 // stay writes down which letters stay, and why, by their connectors; 0 is no connector.
