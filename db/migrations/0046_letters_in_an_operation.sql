@@ -52,6 +52,9 @@ DECLARE
     o      operations;
     rights record;
 BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('echomind.letters_operations')) THEN   -- two at once would each take one
+        RETURN;
+    END IF;
     FOR looked IN 1 .. 60 LOOP
         SELECT p.* INTO o FROM operations p WHERE p.next_at <= moment AND p.action IN ('replay', 'drop') ORDER BY p.next_at LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
@@ -174,6 +177,7 @@ END $$;
 DROP FUNCTION api.note_letters(integer, integer, text, integer, integer, integer, integer[], text[], interval, text);
 DROP FUNCTION api.take_letters(interval);
 DROP FUNCTION api.create_letters_operation(text, jsonb, text, integer, text[], text[]);
+DELETE FROM operation_results r USING operations o WHERE o.id = r.operation_id AND o.action IN ('replay', 'drop');
 DELETE FROM operations WHERE action IN ('replay', 'drop');
 ALTER TABLE operations DROP COLUMN turn;
 ALTER TABLE operations DROP COLUMN place;

@@ -31,6 +31,8 @@ const (
 	// onePatience is how long a request that drops one letter waits for others that drop, onePause how long between two looks.
 	onePatience = 2 * time.Second
 	onePause    = 50 * time.Millisecond
+	// removeTimeout bounds how long letters of one connector, of a portion, are removed.
+	removeTimeout = 5 * time.Second
 )
 
 // everySubject is the subject of all letters.
@@ -373,13 +375,19 @@ func (a *API) dropTogether(ctx context.Context, stream *broker.Letters, letters 
 // errRemoval says that it is the broker that did not remove a letter.
 var errRemoval = errors.New("the dead letter is not removed")
 
-// removed takes letters out of the stream.
+// removed takes letters out of the stream, also for a client that has gone, or in a service that stops: the audit has them already, and would have them twice.
 func (d *ManyDone) removed(ctx context.Context, stream *broker.Letters, letters []deadletter.Letter, otherwise string) error {
-	for _, l := range letters {
-		if err := stream.Remove(ctx, l.ID); err != nil {
-			return problem.LettersAway(otherwise, errors.Join(errRemoval, err))
+	err := deadline.Do(context.WithoutCancel(ctx), "api.remove_letters", removeTimeout, func(ctx context.Context) error {
+		for _, l := range letters {
+			if err := stream.Remove(ctx, l.ID); err != nil {
+				return err
+			}
+			d.Body.Done++
 		}
-		d.Body.Done++
+		return nil
+	})
+	if err != nil {
+		return problem.LettersAway(otherwise, errors.Join(errRemoval, err))
 	}
 	return nil
 }

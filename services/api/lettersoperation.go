@@ -60,27 +60,11 @@ func (a *API) createLettersOperation(ctx context.Context, in *CreateLettersOpera
 	if _, err := f.filter(); err != nil {
 		return nil, err
 	}
-	stream, err := a.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if stream.Count == 0 {
-		return nil, problem.Conflict("There are no dead letters.", "Look at GET /deadletters.")
-	}
-	next, err := a.lettersPlace(ctx, in.Body.Action, f, "", nil)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := json.Marshal(storedFilter{Letters: &f})
-	if err != nil {
-		return nil, err
-	}
-	who := requestOf(ctx).Who // the groups that are written down are looked up with each turn
-	p := dbgen.CreateLettersOperationParams{
-		Action: in.Body.Action, Filter: filter, Place: *next(manyPlace{0, stream.Last, stream.MadeAt}), Letters: int32(min(stream.Count, math.MaxInt32)),
-		Groups: append([]string{}, who.SaidGroups...), Leads: append([]string{}, who.SaidLeads...),
-	}
+	p, wrong := a.lettersOperation(ctx, in.Body.Action, f) // a repeat is answered whatever became of the letters
 	err = a.once(ctx, func(ctx context.Context, q *dbgen.Queries) (string, error) {
+		if wrong != nil {
+			return "", wrong
+		}
 		id, err := q.CreateLettersOperation(ctx, p)
 		return strconv.Itoa(int(id)), err
 	}, func(ctx context.Context, q *dbgen.Queries, done string) error {
@@ -92,6 +76,30 @@ func (a *API) createLettersOperation(ctx context.Context, in *CreateLettersOpera
 	})
 	a.bulk.wake()
 	return out, err
+}
+
+// lettersOperation is an operation on the letters that there are now.
+func (a *API) lettersOperation(ctx context.Context, action string, f LettersFilter) (p dbgen.CreateLettersOperationParams, err error) {
+	stream, err := a.letters(ctx)
+	if err != nil {
+		return p, err
+	}
+	if stream.Count == 0 {
+		return p, problem.Conflict("There are no dead letters.", "Look at GET /deadletters.")
+	}
+	next, err := a.lettersPlace(ctx, action, f, "", nil)
+	if err != nil {
+		return p, err
+	}
+	filter, err := json.Marshal(storedFilter{Letters: &f})
+	if err != nil {
+		return p, err
+	}
+	who := requestOf(ctx).Who // the groups that are written down are looked up with each turn
+	return dbgen.CreateLettersOperationParams{
+		Action: action, Filter: filter, Place: *next(manyPlace{0, stream.Last, stream.MadeAt}), Letters: int32(min(stream.Count, math.MaxInt32)),
+		Groups: append([]string{}, who.SaidGroups...), Leads: append([]string{}, who.SaidLeads...),
+	}, nil
 }
 
 // workLetters does the next turn of an operation on dead letters, if there is one: what one request does, for who asked, with what they may now. What has become of each letter is committed before
@@ -116,7 +124,8 @@ func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
 	note := dbgen.NoteLettersParams{Operation: taken.Operation, Turn: taken.Turn, NextPlace: &taken.Place, Connectors: []int32{}, Reasons: []string{}, Pause: lettersPause}
 	var filter storedFilter
 	if err := json.Unmarshal(taken.Filter, &filter); err != nil || filter.Letters == nil {
-		return false, fmt.Errorf("the filter of operation %d cannot be read: %w", taken.Operation, err)
+		note.Fails = new("its filter cannot be read by the service that took it") // one of another version: the others wait for this one
+		return false, a.noteLetters(ctx, note)
 	}
 	var done *ManyDone
 	err = deadline.Do(context.WithValue(ctx, requestKey, request), "api.letters_operation", lettersTimeout, func(ctx context.Context) (err error) {
@@ -145,8 +154,13 @@ func (a *API) workLetters(ctx context.Context) (worked bool, err error) {
 			a.log.Warn("an operation on dead letters does not go on, and is tried again", "operation", taken.Operation, "err", err)
 		}
 	}
-	_, noted := deadline.Get(ctx, "api.note_letters", queryTimeout, func(ctx context.Context) (bool, error) { return dbgen.New(a.pool).NoteLetters(ctx, note) })
-	return err == nil, noted
+	return err == nil, a.noteLetters(ctx, note)
+}
+
+// noteLetters writes down what came of a turn, also in a service that stops: nobody counts those letters later.
+func (a *API) noteLetters(ctx context.Context, note dbgen.NoteLettersParams) error {
+	_, err := deadline.Get(context.WithoutCancel(ctx), "api.note_letters", queryTimeout, func(ctx context.Context) (bool, error) { return dbgen.New(a.pool).NoteLetters(ctx, note) })
+	return err
 }
 
 // stay writes down which letters stay, and why, by their connectors; 0 is no connector.

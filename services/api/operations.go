@@ -301,7 +301,7 @@ type ResultPage struct {
 }
 
 func (a *API) operationResults(ctx context.Context, in *ListResults) (*ResultPage, error) {
-	p, out := dbgen.ListResultsParams{OperationID: in.number(), Result: given(in.Result), Page: in.most() + 1}, &ResultPage{}
+	p, out := dbgen.ListResultsParams{OperationID: in.number(), Result: given(in.Result), After: -1, Page: in.most() + 1}, &ResultPage{}
 	next, err := a.place(ctx, in.PageToken, []any{"results", in.ID, in.Result}, &p.After)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,11 @@ func (a *API) previewSchedule(ctx context.Context, in *PreviewSchedule) (*Previe
 		if err != nil {
 			return err
 		}
+		if set.Calendar.Value != nil { // a schedule that has no slots asks none
+			if _, _, err := look.CalendarOf(ctx, *set.Calendar.Value); err != nil {
+				return err
+			}
+		}
 		other, err := look.Of(ctx, changed, called(changed), true)
 		out.Body.Set = &other
 		return refusedSchedule(err)
