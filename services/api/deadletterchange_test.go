@@ -22,11 +22,6 @@ import (
 	"github.com/echomind/sync/testonly/testkit"
 )
 
-func (b broadcast) asked(connector int32) int64 {
-	b.Helper()
-	return one[int64](b.world, `SELECT coalesce(extract(epoch FROM trigger_requested_at) * 1000000, 0)::bigint FROM connectors WHERE id = $1`, connector)
-}
-
 func TestAReplayTriggersTheConnectorForgetsTheTokenAndRemovesTheLetter(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)

@@ -10,6 +10,12 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
+// asked is when a sync of a connector was asked for, in microseconds; 0: it was not.
+func (b broadcast) asked(connector int32) int64 {
+	b.Helper()
+	return one[int64](b.world, `SELECT coalesce(extract(epoch FROM trigger_requested_at) * 1000000, 0)::bigint FROM connectors WHERE id = $1`, connector)
+}
+
 func alike(int) string { return "r" }
 
 // many does something with the letters of a reason, in as many requests as a slow machine needs.
