@@ -61,7 +61,7 @@ BEGIN
         SELECT * INTO rights FROM api.operation_rights(o);
         IF rights.role IS DISTINCT FROM 'superadmin' THEN
             PERFORM api.end_operation(o.id, 'failed', coalesce(rights.why, format('dead letters are for superadmins, and user %s is none any more', o.user_id)));
-        ELSIF o.created_at < moment - interval '1 day' THEN
+        ELSIF o.began_at < moment - interval '1 day' THEN   -- those that wait for it have their own day
             PERFORM api.end_operation(o.id, 'failed', 'it has not come to its end within a day');
         ELSIF o.state = 'waiting' AND EXISTS (SELECT FROM operations p WHERE p.next_at IS NOT NULL AND p.state = 'running' AND p.action IN ('replay', 'drop')) THEN
             UPDATE operations p SET next_at = moment + interval '5 seconds' WHERE p.id = o.id;

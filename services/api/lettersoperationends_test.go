@@ -57,6 +57,20 @@ func TestOneOperationOnLettersBeginsWhereTwoReplicasLookAtOnce(t *testing.T) {
 	require.Equal(t, 1, one[int](b.world, `SELECT count(*) FROM operations WHERE state = 'running'`))
 }
 
+func TestTheDayOfAnOperationOnLettersBeginsWithItsFirstTurn(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	me, id := b.as(1, identity.Superadmin), b.connector(7, "user")
+	b.manyLetters(1, id, alike)
+	path := me.beginsLetters("drop", map[string]any{"subject": ">"})
+	b.exec(`UPDATE operations SET created_at = created_at - interval '25 hours'`)
+	b.exec(`SELECT api.take_letters('0 s')`)
+	me.stands(path, map[string]any{"state": "running"})
+	b.exec(`UPDATE operations SET began_at = began_at - interval '25 hours'`)
+	b.exec(`SELECT api.take_letters('0 s')`)
+	me.stands(path, map[string]any{"state": "failed", "error": "it has not come to its end within a day"})
+}
+
 func TestAServiceThatStopsInATurnWritesDownWhatItHasDone(t *testing.T) {
 	t.Parallel()
 	b := newBroadcast(t)

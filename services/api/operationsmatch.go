@@ -78,9 +78,6 @@ type matched struct {
 // that is left then.
 func (b *bulk) matching(ctx context.Context, q *dbgen.Queries, f OperationFilter) (found matched, err error) {
 	found.ids = []int32{}
-	if err := q.PlanAnew(ctx); err != nil {
-		return found, err
-	}
 	until := time.Now().Add(deadline.Of(matchTime))
 	whole, err := through(ctx, q, until, func(after, last int32) (bool, error) {
 		ids, err := q.ChangeableMatching(ctx, dbgen.ChangeableMatchingParams{

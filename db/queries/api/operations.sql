@@ -91,10 +91,6 @@ SELECT api.put_off_batch(@operation::integer, @batch::integer, @most::integer);
 -- name: ForgetOperation :one
 SELECT api.forget_operation(@retention::interval)::boolean AS forgotten;
 
--- name: PlanAnew :exec
--- Has the transaction's statements planned by what is asked: one plan for all walks over everybody's connectors for who sees three.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
-
 -- name: CreateLettersOperation :one
 SELECT api.create_letters_operation(@action::text, @filter::jsonb, @place::text, @letters::integer, @groups::text[], @leads::text[])::integer AS id;
 

@@ -27,16 +27,23 @@ func TestMain(m *testing.M) {
 		if _, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", os.Getenv("API_ADDR")); err != nil {
 			panic(err)
 		}
-		time.Sleep(time.Hour)
+		untilKilled()
 	case os.Getenv(owns) != "":
 		a, err := Start(context.Background(), "", "", 1)
 		if err != nil {
 			panic(err)
 		}
 		fmt.Println(a.command.Process.Pid)
-		time.Sleep(time.Hour)
+		untilKilled()
 	}
 	os.Exit(testkit.Main(m))
+}
+
+// untilKilled waits for a signal that ends this process.
+func untilKilled() {
+	for {
+		_ = syscall.Pause() // the runtime's own signals interrupt it
+	}
 }
 
 func TestTheAPIEndsWithABenchThatIsKilled(t *testing.T) {

@@ -484,16 +484,6 @@ func (q *Queries) NoteLetters(ctx context.Context, arg NoteLettersParams) (bool,
 	return noted, err
 }
 
-const planAnew = `-- name: PlanAnew :exec
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true)
-`
-
-// Has the transaction's statements planned by what is asked: one plan for all walks over everybody's connectors for who sees three.
-func (q *Queries) PlanAnew(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, planAnew)
-	return err
-}
-
 const putOffBatch = `-- name: PutOffBatch :exec
 SELECT api.put_off_batch($1::integer, $2::integer, $3::integer)
 `
