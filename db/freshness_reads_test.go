@@ -26,7 +26,7 @@ func TestAPageByFreshnessReadsWhatItsViewerSees(t *testing.T) {
 		SELECT 'c', 'web', 10 + n / 20, CASE WHEN n % 10 = 0 THEN 'group' ELSE 'user' END, CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END, CASE WHEN n % 2 = 0 THEN 60 END,
 			now() - n * interval '1 second' FROM generate_series(1, ` + rows + `) n`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, last_sync_at) SELECT 'c', 'web', 9, 'org', now() FROM generate_series(1, 20)`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => coalesce(fresh_within_minutes, 52560000)) FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => coalesce(fresh_within_minutes, 52560000)), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
 	const page = `SELECT id, fresh_until FROM api.by_freshness WHERE (fresh_until, id) > ('0001-01-01Z', 0) $bound ORDER BY fresh_until, id LIMIT 26`
@@ -76,5 +76,8 @@ func TestConnectorsOfBeforeTheMigrationHaveTheirPlaceByFreshness(t *testing.T) {
 	if n := one[int](b, `SELECT count(*) FROM connector_freshness f JOIN connectors c ON c.id = f.connector_id
 		WHERE f.fresh_until = c.created_at + make_interval(mins => coalesce(c.fresh_within_minutes, 52560000))`); n != 2500 {
 		t.Errorf("%d have their place", n)
+	}
+	if n := one[int](b, `SELECT count(*) FROM connector_freshness WHERE seen_by IS DISTINCT FROM 'user:7'`); n != 0 {
+		t.Errorf("of %d it does not say who sees them", n)
 	}
 }

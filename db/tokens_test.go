@@ -227,3 +227,26 @@ func TestKeepAuditReadsWhatItRemoves(t *testing.T) {
 		}
 	}
 }
+
+// However many keys of requests and links there are that still count.
+func TestKeepAuditReadsNoKeysOfRequestsAndLinksThatStillCount(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO request_keys (user_id, key, at, asked) SELECT 1 + n % 1000, 'k' || n, clock_timestamp() - interval '20 hours' + n * interval '1 ms', '' FROM generate_series(1, 50000) n`)
+	b.exec(`UPDATE request_keys SET at = clock_timestamp() - interval '25 hours' WHERE key IN ('k1', 'k2')`)
+	b.exec(`SET session_replication_role = 'replica'`) // their tokens are not what is looked at
+	b.exec(`INSERT INTO sign_in_links (code_sha256, token_id, expires_at) SELECT sha256(n::text::bytea), n, clock_timestamp() + interval '1 minute' + n * interval '1 ms' FROM generate_series(1, 50000) n`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE request_keys, sign_in_links`)
+	b.exec(`SELECT moves.keep_audit('30 days', 2000)`)
+	plan := one[string](b, `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT moves.keep_audit('30 days', 2000)`)
+	_, hit, _ := strings.Cut(plan, `"Shared Hit Blocks": `)
+	_, read, _ := strings.Cut(plan, `"Shared Read Blocks": `)
+	if n := leading(hit) + leading(read); n > 400 {
+		t.Errorf("%d buffers", n)
+	} else {
+		t.Logf("%d buffers", n)
+	}
+	if n := one[int](b, `SELECT count(*) FROM request_keys`); n != 49_998 {
+		t.Errorf("%d keys are left, want 49,998", n)
+	}
+}

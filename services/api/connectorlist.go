@@ -2,14 +2,9 @@ package api
 
 import (
 	"context"
-	"errors"
-	"math"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 )
 
@@ -29,35 +24,15 @@ type ConnectorPage struct {
 	}
 }
 
-// lookahead is how many connectors one page is looked for in, for admins, and where superadmins have a filter: no index has what they see.
-const lookahead = 20_000
-
-// bound says how far a page is looked for, and whether there is more behind that. isFiltered: not all that superadmins see is on it.
-func bound(ctx context.Context, q *dbgen.Queries, isFiltered bool, after int32) (through int32, further bool, err error) {
-	if !isBound(ctx, isFiltered) {
-		return math.MaxInt32, false, nil
-	}
-	through, err = q.ConnectorsThrough(ctx, dbgen.ConnectorsThroughParams{After: after, Look: lookahead})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return math.MaxInt32, false, nil
-	}
-	return through, err == nil, err
-}
-
-// freshLook is the same in the order of freshness, in which neighbours are far from each other in the table: each costs three pages.
-const freshLook = 10_000
-
-func isBound(ctx context.Context, isFiltered bool) bool {
-	role := requestOf(ctx).Role
-	return role != identity.User && (role != identity.Superadmin || isFiltered)
-}
+const (
+	// lookahead is how many connectors one page is looked for in, where there is a filter.
+	lookahead = 20_000
+	// freshLook is the same in the order of freshness, in which neighbours are far from each other in the table: each costs three pages.
+	freshLook = 10_000
+)
 
 func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*ConnectorPage, error) {
-	find := a.byNumber
-	if in.Sort == "freshness" {
-		find = a.byFreshness
-	}
-	found, next, err := find(ctx, in)
+	found, next, err := a.pageOfConnectors(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -76,72 +51,29 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 	return out, err
 }
 
-// byNumber finds a page of connectors, and where to go on.
-func (a *API) byNumber(ctx context.Context, in *ConnectorList) (found []dbgen.ApiConnector, next *string, err error) {
-	p := dbgen.ListConnectorsParams{
-		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Late: in.Late,
-	}
-	token, err := a.place(ctx, in.PageToken, in.ConnectorFilter, &p.After)
-	if err != nil {
-		return nil, nil, err
-	}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		through, further, err := bound(ctx, q, in.ConnectorFilter != (ConnectorFilter{}), p.After)
-		if err != nil {
-			return err
-		}
-		p.Through = through
-		var more bool
-		found, more, err = filled(in.most(), mostBytes, func(c dbgen.ApiConnector) int { return len(c.Config) }, func(rows int32, behind *dbgen.ApiConnector) ([]dbgen.ApiConnector, error) {
-			if p.Page = rows; behind != nil {
-				p.After = behind.ID
-			}
-			return q.ListConnectors(ctx, p)
-		})
-		switch {
-		case more:
-			next = token(found[len(found)-1].ID)
-		case further:
-			next = token(p.Through)
-		}
-		return err
-	})
-	return found, next, err
-}
-
-// freshPlace is behind which connector a page by freshness begins. One that is synced between two pages comes once more, or was on an earlier page; no other is left out.
-type freshPlace struct {
+// connectorPlace is behind which connector a page begins; by number FreshUntil is of no account. By freshness, one that is synced between two pages comes once more, or was on an earlier page; no
+// other is left out.
+type connectorPlace struct {
 	FreshUntil  time.Time `json:"u"`
 	ConnectorID int32     `json:"c"`
 }
 
-// byFreshness is byNumber, the one that is late for longest first.
-func (a *API) byFreshness(ctx context.Context, in *ConnectorList) (found []dbgen.ApiConnector, next *string, err error) {
-	var at freshPlace
+// pageOfConnectors finds a page, and where to go on.
+func (a *API) pageOfConnectors(ctx context.Context, in *ConnectorList) (found []dbgen.ApiConnector, next *string, err error) {
+	var at connectorPlace
 	token, err := a.place(ctx, in.PageToken, []any{in.Sort, in.ConnectorFilter}, &at)
 	if err != nil {
 		return nil, nil, err
 	}
-	p := dbgen.FreshestLastParams{
-		After: at.FreshUntil, AfterID: at.ConnectorID, Page: in.most() + 1,
+	p := dbgen.ListConnectorsParams{
+		After: at.FreshUntil, AfterID: at.ConnectorID, Page: in.most() + 1, Look: lookahead,
 		Name: given(in.Name), Type: given(in.Type), Status: given(in.Status), UserID: given(int32(in.UserID)), Scope: given(in.Scope), ScopeID: given(in.ScopeID), Late: in.Late,
 	}
-	err = a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
-		p.IsBound = isBound(ctx, in.ConnectorFilter != (ConnectorFilter{}))
-		if requestOf(ctx).Role == identity.User { // what is shared with them may be most of all
-			var err error
-			if p.IsBound, err = q.SeesMoreThan(ctx, freshLook); err != nil {
-				return err
-			}
-		}
-		if p.IsBound {
-			through, err := q.FreshnessThrough(ctx, dbgen.FreshnessThroughParams{After: p.After, AfterID: p.AfterID, Look: freshLook})
-			if p.IsBound = !errors.Is(err, pgx.ErrNoRows); p.IsBound && err != nil {
-				return err
-			}
-			p.Through, p.ThroughID = through.FreshUntil, through.ConnectorID
-		}
-		places, err := q.FreshestLast(ctx, p)
+	if in.Sort == "freshness" {
+		p.ByFreshness, p.Look = true, freshLook
+	}
+	err = a.byKey(ctx, func(ctx context.Context, q *dbgen.Queries) error {
+		places, end, err := listed(ctx, q, p)
 		if err != nil {
 			return err
 		}
@@ -152,17 +84,26 @@ func (a *API) byFreshness(ctx context.Context, in *ConnectorList) (found []dbgen
 		}
 		switch {
 		case more || shown < len(places):
-			next = token(freshPlace{places[shown-1].FreshUntil, places[shown-1].ID})
-		case p.IsBound:
-			next = token(freshPlace{p.Through, p.ThroughID})
+			next = token(connectorPlace{places[shown-1].FreshUntil, places[shown-1].ID})
+		case end != nil:
+			next = token(connectorPlace{end.FreshUntil, end.ID})
 		}
 		return nil
 	})
 	return found, next, err
 }
 
+// listed are the places of a page of connectors, and the place up to which it was looked where there may be more behind that.
+func listed(ctx context.Context, q *dbgen.Queries, p dbgen.ListConnectorsParams) (places []dbgen.ListConnectorsRow, end *dbgen.ListConnectorsRow, err error) {
+	places, err = q.ListConnectors(ctx, p)
+	if last := len(places) - 1; last >= 0 && places[last].IsEnd {
+		return places[:last], &places[last], err
+	}
+	return places, nil, err
+}
+
 // connectorsAt reads the connectors of a page in its order, in portions, up to as many bytes as a page has, and says how many of the places it has come through.
-func connectorsAt(ctx context.Context, q *dbgen.Queries, places []dbgen.FreshestLastRow) (found []dbgen.ApiConnector, shown int, err error) {
+func connectorsAt(ctx context.Context, q *dbgen.Queries, places []dbgen.ListConnectorsRow) (found []dbgen.ApiConnector, shown int, err error) {
 	bytes := mostBytes
 	for some := range slices.Chunk(places, portion) {
 		ids := make([]int32, len(some))

@@ -225,17 +225,21 @@ func (a *API) findDocuments(ctx context.Context, in *DocumentSearch) (*FoundDocu
 
 // pageOfDocuments finds documents behind a place, and where to go on: it looks at a bounded number of connectors that the viewer sees, and of their documents.
 func pageOfDocuments(ctx context.Context, q *dbgen.Queries, in *DocumentSearch, at documentPlace) (found []dbgen.DocumentsOfRow, next *documentPlace, err error) {
-	p := dbgen.ConnectorsBehindParams{After: at.ConnectorID - 1, Type: given(in.Type)}
-	var further bool
-	if p.Through = int32(in.ConnectorID); in.ConnectorID != 0 {
-		p.After = max(p.After, p.Through-1)
-	} else if p.Through, further, err = bound(ctx, q, in.Type != "", p.After); err != nil {
-		return nil, nil, err
+	p := dbgen.ListConnectorsParams{AfterID: at.ConnectorID - 1, Type: given(in.Type), Look: lookahead}
+	pages := []int32{firstConnectors, moreConnectors}
+	if in.ConnectorID != 0 {
+		p.AfterID, pages = max(p.AfterID, int32(in.ConnectorID)-1), []int32{1}
 	}
-	for _, p.Page = range []int32{firstConnectors, moreConnectors} {
-		ids, err := q.ConnectorsBehind(ctx, p)
+	for _, p.Page = range pages {
+		places, end, err := listed(ctx, q, p)
 		if err != nil {
 			return nil, nil, err
+		}
+		var ids []int32
+		for _, c := range places {
+			if in.ConnectorID == 0 || c.ID == int32(in.ConnectorID) {
+				ids = append(ids, c.ID)
+			}
 		}
 		if len(ids) > 0 {
 			after := ""
@@ -246,14 +250,16 @@ func pageOfDocuments(ctx context.Context, q *dbgen.Queries, in *DocumentSearch, 
 			if found = append(found, some...); err != nil || next != nil {
 				return found, next, err
 			}
-			p.After = ids[len(ids)-1]
+			p.AfterID = ids[len(ids)-1]
 		}
-		if len(ids) < int(p.Page) { // there are no more up to the bound
-			if further {
-				next = &documentPlace{ConnectorID: p.Through + 1}
-			}
-			return found, next, nil
+		switch {
+		case in.ConnectorID != 0:
+			return found, nil, nil
+		case end != nil:
+			return found, &documentPlace{ConnectorID: end.ID + 1}, nil
+		case len(ids) < int(p.Page): // there are no more
+			return found, nil, nil
 		}
 	}
-	return found, &documentPlace{ConnectorID: p.After + 1}, nil
+	return found, &documentPlace{ConnectorID: p.AfterID + 1}, nil
 }

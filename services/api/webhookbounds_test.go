@@ -108,6 +108,32 @@ func TestATransactionThatStandsKeepsNoOthersWebhookFromBeingTold(t *testing.T) {
 	}
 }
 
+func TestADeletionThatStandsKeepsNothingElseOfAWebhookFromBeingToldAndIsToldWhereItIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	r := w.receiver()
+	held, well, failed := w.source(), w.source(), w.source()
+	w.mine().hook(map[string]any{"url": r.URL})
+	w.is(held, "ERROR")
+	w.is(well, "ERROR")
+	w.tell()
+	require.Len(t, r.types(), 2)
+	w.is(held, "ACTIVE")
+	w.is(well, "ACTIVE")
+	w.is(failed, "ERROR")
+	tx, err := w.other().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `DELETE FROM connectors WHERE id = $1`, held)
+	require.NoError(t, err)
+	w.tell()
+	require.ElementsMatch(t, []string{"connector.recovered", "connector.failed"}, r.types())
+	require.True(t, one[bool](w.world, `SELECT look_at < clock_timestamp() + interval '16 seconds' AND NOT is_called FROM webhook_turns`), "it is looked at again soon, and not at once for ever")
+	require.NoError(t, tx.Rollback(t.Context()))
+	w.tell()
+	require.Equal(t, []string{"connector.recovered"}, r.types())
+	require.Equal(t, failed, one[int32](w.world, `SELECT connector_id FROM webhook_states`))
+}
+
 // blind is a webhook that was told of a connector which its owner does not see any more.
 func (w *telling) blind() (connector int32, h webhook) {
 	w.Helper()

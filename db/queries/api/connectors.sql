@@ -3,17 +3,10 @@
 SELECT t.id::integer AS id FROM (SELECT api.connectors_through(@after::integer, @look::integer) AS id) t WHERE t.id IS NOT NULL;
 
 -- name: ListConnectors :many
-SELECT * FROM api.connectors
-WHERE id > @after AND id <= @through
-    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
-    AND (sqlc.narg('name')::text IS NULL OR strpos(lower(name), lower(sqlc.narg('name'))) > 0)
-    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-    AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
-    AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))
-    AND (sqlc.narg('scope_id')::text IS NULL OR scope_id = sqlc.narg('scope_id'))
-    AND (NOT @late::boolean OR coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp())
-ORDER BY id
-LIMIT @page::integer;
+-- The numbers of a page of connectors that the viewer sees, behind a place; is_end: the place up to which was looked, behind which there may be more.
+SELECT n.connector_id::integer AS id, coalesce(n.fresh_until, 'infinity')::timestamptz AS fresh_until, n.is_end::boolean AS is_end
+FROM api.list_connectors(@by_freshness::boolean, @after::timestamptz, @after_id::integer, @page::integer, @look::integer, sqlc.narg('type')::text, sqlc.narg('name')::text, sqlc.narg('status')::text,
+    sqlc.narg('user_id')::integer, sqlc.narg('scope')::text, sqlc.narg('scope_id')::text, @late::boolean) n;
 
 -- name: GetConnector :one
 SELECT * FROM api.connectors WHERE id = @id;
@@ -115,28 +108,5 @@ SELECT api.revoke_badge(@id::integer)::boolean AS revoked;
 -- What everybody who has a badge's link may know.
 SELECT b.now, b.fresh_within_minutes, b.last_sync_at, b.synced_version, b.config_version FROM api.badge(@sha256::bytea) b;
 
--- name: FreshnessThrough :one
--- The place that is so many behind another, where the latest connector is first; no row where there are not so many.
-SELECT t.fresh_until::timestamptz AS fresh_until, t.connector_id::integer AS connector_id FROM api.freshness_through(@after::timestamptz, @after_id::integer, @look::integer) t;
-
--- name: FreshestLast :many
--- A page of connectors, the one that is late for longest first.
-SELECT id, fresh_until FROM api.by_freshness
-WHERE (fresh_until, id) > (@after::timestamptz, @after_id::integer)
-    AND (NOT @is_bound::boolean OR (fresh_until, id) <= (@through::timestamptz, @through_id::integer))
-    AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
-    AND (sqlc.narg('name')::text IS NULL OR strpos(lower(name), lower(sqlc.narg('name'))) > 0)
-    AND (sqlc.narg('status')::text IS NULL OR status = sqlc.narg('status'))
-    AND (sqlc.narg('user_id')::integer IS NULL OR user_id = sqlc.narg('user_id'))
-    AND (sqlc.narg('scope')::text IS NULL OR scope = sqlc.narg('scope'))
-    AND (sqlc.narg('scope_id')::text IS NULL OR scope_id = sqlc.narg('scope_id'))
-    AND (NOT @late::boolean OR fresh_until < (SELECT clock_timestamp()))
-ORDER BY fresh_until, id
-LIMIT @page::integer;
-
 -- name: ConnectorsOf :many
 SELECT * FROM api.connectors WHERE id = ANY (@ids::integer[]);
-
--- name: SeesMoreThan :one
--- Whether the viewer sees more connectors than so many.
-SELECT api.sees_more_than(@most::integer)::boolean AS sees_more;

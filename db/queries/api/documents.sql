@@ -4,13 +4,6 @@ SELECT d.connector_id::integer AS connector_id, d.source_id::text AS source_id, 
     d.chunk_count::integer AS chunk_count, d.updated_at::timestamptz AS updated_at, d.is_end::boolean AS is_end
 FROM api.documents_of(@connectors::integer[], @after::text, sqlc.narg('status')::text, sqlc.narg('prefix')::text, @page::integer, @bytes::bigint, @look::integer) d;
 
--- name: ConnectorsBehind :many
--- The connectors behind one, up to another, that the viewer sees, by number.
-SELECT id FROM api.connectors
-WHERE id > @after AND id <= @through AND (sqlc.narg('type')::text IS NULL OR type = sqlc.narg('type'))
-ORDER BY id
-LIMIT @page::integer;
-
 -- name: DocumentNumbers :many
 -- The numbers of some documents of a connector that the viewer sees.
 SELECT id, source_id FROM api.documents WHERE connector_id = @connector_id AND source_id = ANY (@names::text[]);

@@ -430,100 +430,6 @@ func (q *Queries) EventsSeenOf(ctx context.Context, arg EventsSeenOfParams) ([]E
 	return items, nil
 }
 
-const freshestLast = `-- name: FreshestLast :many
-SELECT id, fresh_until FROM api.by_freshness
-WHERE (fresh_until, id) > ($1::timestamptz, $2::integer)
-    AND (NOT $3::boolean OR (fresh_until, id) <= ($4::timestamptz, $5::integer))
-    AND ($6::text IS NULL OR type = $6)
-    AND ($7::text IS NULL OR strpos(lower(name), lower($7)) > 0)
-    AND ($8::text IS NULL OR status = $8)
-    AND ($9::integer IS NULL OR user_id = $9)
-    AND ($10::text IS NULL OR scope = $10)
-    AND ($11::text IS NULL OR scope_id = $11)
-    AND (NOT $12::boolean OR fresh_until < (SELECT clock_timestamp()))
-ORDER BY fresh_until, id
-LIMIT $13::integer
-`
-
-type FreshestLastParams struct {
-	After     time.Time
-	AfterID   int32
-	IsBound   bool
-	Through   time.Time
-	ThroughID int32
-	Type      *string
-	Name      *string
-	Status    *string
-	UserID    *int32
-	Scope     *string
-	ScopeID   *string
-	Late      bool
-	Page      int32
-}
-
-type FreshestLastRow struct {
-	ID         int32
-	FreshUntil time.Time
-}
-
-// A page of connectors, the one that is late for longest first.
-func (q *Queries) FreshestLast(ctx context.Context, arg FreshestLastParams) ([]FreshestLastRow, error) {
-	rows, err := q.db.Query(ctx, freshestLast,
-		arg.After,
-		arg.AfterID,
-		arg.IsBound,
-		arg.Through,
-		arg.ThroughID,
-		arg.Type,
-		arg.Name,
-		arg.Status,
-		arg.UserID,
-		arg.Scope,
-		arg.ScopeID,
-		arg.Late,
-		arg.Page,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []FreshestLastRow{}
-	for rows.Next() {
-		var i FreshestLastRow
-		if err := rows.Scan(&i.ID, &i.FreshUntil); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const freshnessThrough = `-- name: FreshnessThrough :one
-SELECT t.fresh_until::timestamptz AS fresh_until, t.connector_id::integer AS connector_id FROM api.freshness_through($1::timestamptz, $2::integer, $3::integer) t
-`
-
-type FreshnessThroughParams struct {
-	After   time.Time
-	AfterID int32
-	Look    int32
-}
-
-type FreshnessThroughRow struct {
-	FreshUntil  time.Time
-	ConnectorID int32
-}
-
-// The place that is so many behind another, where the latest connector is first; no row where there are not so many.
-func (q *Queries) FreshnessThrough(ctx context.Context, arg FreshnessThroughParams) (FreshnessThroughRow, error) {
-	row := q.db.QueryRow(ctx, freshnessThrough, arg.After, arg.AfterID, arg.Look)
-	var i FreshnessThroughRow
-	err := row.Scan(&i.FreshUntil, &i.ConnectorID)
-	return i, err
-}
-
 const getConnector = `-- name: GetConnector :one
 SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors WHERE id = $1
 `
@@ -698,36 +604,40 @@ func (q *Queries) IntervalSlot(ctx context.Context, arg IntervalSlotParams) (tim
 }
 
 const listConnectors = `-- name: ListConnectors :many
-SELECT id, name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone, dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, max_retries, deletion_guard, trigger_requested_at, created_at, created_by, updated_at, updated_by, status, status_message, config_version, last_sync_at, next_sync_at, due_reason, planned_through, needs_plan, claimed_at, claimed_for, synced_for, deletions_allowed_at, next_parameters, run_id, failure_count, put_off_since, slot_at, over_at, condition, calendar, calendar_use, concurrency_keys, waits_for_key, kept_plan, parameters_due_at, synced_version, follows, seen_at, may_change FROM api.connectors
-WHERE id > $1 AND id <= $2
-    AND ($3::text IS NULL OR type = $3)
-    AND ($4::text IS NULL OR strpos(lower(name), lower($4)) > 0)
-    AND ($5::text IS NULL OR status = $5)
-    AND ($6::integer IS NULL OR user_id = $6)
-    AND ($7::text IS NULL OR scope = $7)
-    AND ($8::text IS NULL OR scope_id = $8)
-    AND (NOT $9::boolean OR coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp())
-ORDER BY id
-LIMIT $10::integer
+SELECT n.connector_id::integer AS id, coalesce(n.fresh_until, 'infinity')::timestamptz AS fresh_until, n.is_end::boolean AS is_end
+FROM api.list_connectors($1::boolean, $2::timestamptz, $3::integer, $4::integer, $5::integer, $6::text, $7::text, $8::text,
+    $9::integer, $10::text, $11::text, $12::boolean) n
 `
 
 type ListConnectorsParams struct {
-	After   int32
-	Through int32
-	Type    *string
-	Name    *string
-	Status  *string
-	UserID  *int32
-	Scope   *string
-	ScopeID *string
-	Late    bool
-	Page    int32
+	ByFreshness bool
+	After       time.Time
+	AfterID     int32
+	Page        int32
+	Look        int32
+	Type        *string
+	Name        *string
+	Status      *string
+	UserID      *int32
+	Scope       *string
+	ScopeID     *string
+	Late        bool
 }
 
-func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) ([]ApiConnector, error) {
+type ListConnectorsRow struct {
+	ID         int32
+	FreshUntil time.Time
+	IsEnd      bool
+}
+
+// The numbers of a page of connectors that the viewer sees, behind a place; is_end: the place up to which was looked, behind which there may be more.
+func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) ([]ListConnectorsRow, error) {
 	rows, err := q.db.Query(ctx, listConnectors,
+		arg.ByFreshness,
 		arg.After,
-		arg.Through,
+		arg.AfterID,
+		arg.Page,
+		arg.Look,
 		arg.Type,
 		arg.Name,
 		arg.Status,
@@ -735,74 +645,15 @@ func (q *Queries) ListConnectors(ctx context.Context, arg ListConnectorsParams) 
 		arg.Scope,
 		arg.ScopeID,
 		arg.Late,
-		arg.Page,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ApiConnector{}
+	items := []ListConnectorsRow{}
 	for rows.Next() {
-		var i ApiConnector
-		if err := rows.Scan(
-			&i.ID,
-			&i.Name,
-			&i.Type,
-			&i.UserID,
-			&i.Scope,
-			&i.ScopeID,
-			&i.Config,
-			&i.RefreshFreqMinutes,
-			&i.ScheduleCron,
-			&i.RunAtOnce,
-			&i.TimeZone,
-			&i.DstGap,
-			&i.DstOverlap,
-			&i.SpreadPercent,
-			&i.DeadlineMinutes,
-			&i.Overlap,
-			&i.OncePer,
-			&i.CatchUp,
-			&i.CatchUpMost,
-			&i.CatchUpMinutes,
-			&i.FreshWithinMinutes,
-			&i.MaxRetries,
-			&i.DeletionGuard,
-			&i.TriggerRequestedAt,
-			&i.CreatedAt,
-			&i.CreatedBy,
-			&i.UpdatedAt,
-			&i.UpdatedBy,
-			&i.Status,
-			&i.StatusMessage,
-			&i.ConfigVersion,
-			&i.LastSyncAt,
-			&i.NextSyncAt,
-			&i.DueReason,
-			&i.PlannedThrough,
-			&i.NeedsPlan,
-			&i.ClaimedAt,
-			&i.ClaimedFor,
-			&i.SyncedFor,
-			&i.DeletionsAllowedAt,
-			&i.NextParameters,
-			&i.RunID,
-			&i.FailureCount,
-			&i.PutOffSince,
-			&i.SlotAt,
-			&i.OverAt,
-			&i.Condition,
-			&i.Calendar,
-			&i.CalendarUse,
-			&i.ConcurrencyKeys,
-			&i.WaitsForKey,
-			&i.KeptPlan,
-			&i.ParametersDueAt,
-			&i.SyncedVersion,
-			&i.Follows,
-			&i.SeenAt,
-			&i.MayChange,
-		); err != nil {
+		var i ListConnectorsRow
+		if err := rows.Scan(&i.ID, &i.FreshUntil, &i.IsEnd); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -941,18 +792,6 @@ func (q *Queries) SeesConnector(ctx context.Context, id int32) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
-}
-
-const seesMoreThan = `-- name: SeesMoreThan :one
-SELECT api.sees_more_than($1::integer)::boolean AS sees_more
-`
-
-// Whether the viewer sees more connectors than so many.
-func (q *Queries) SeesMoreThan(ctx context.Context, most int32) (bool, error) {
-	row := q.db.QueryRow(ctx, seesMoreThan, most)
-	var sees_more bool
-	err := row.Scan(&sees_more)
-	return sees_more, err
 }
 
 const sync = `-- name: Sync :one

@@ -10,46 +10,6 @@ import (
 	"time"
 )
 
-const connectorsBehind = `-- name: ConnectorsBehind :many
-SELECT id FROM api.connectors
-WHERE id > $1 AND id <= $2 AND ($3::text IS NULL OR type = $3)
-ORDER BY id
-LIMIT $4::integer
-`
-
-type ConnectorsBehindParams struct {
-	After   int32
-	Through int32
-	Type    *string
-	Page    int32
-}
-
-// The connectors behind one, up to another, that the viewer sees, by number.
-func (q *Queries) ConnectorsBehind(ctx context.Context, arg ConnectorsBehindParams) ([]int32, error) {
-	rows, err := q.db.Query(ctx, connectorsBehind,
-		arg.After,
-		arg.Through,
-		arg.Type,
-		arg.Page,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []int32{}
-	for rows.Next() {
-		var id int32
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const documentName = `-- name: DocumentName :one
 SELECT source_id FROM api.documents WHERE connector_id = $1 AND id = $2
 `

@@ -1,0 +1,148 @@
+//go:build !race
+
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/echomind/sync/internal/identity"
+)
+
+// listFilters are filters as lists have them: the arguments of api.list_connectors, and what they mean.
+var listFilters = []struct{ args, means string }{
+	{`NULL, NULL, NULL, NULL, NULL, NULL, false`, `true`},
+	{`'web', NULL, NULL, NULL, NULL, NULL, false`, `type = 'web'`},
+	{`'word_count', NULL, NULL, NULL, NULL, NULL, false`, `type = 'word_count'`},
+	{`NULL, 'C7', NULL, NULL, NULL, NULL, false`, `name LIKE '%c7%'`},
+	{`NULL, '', NULL, NULL, NULL, NULL, false`, `true`},
+	{`NULL, NULL, 'DISABLED', NULL, NULL, NULL, false`, `status = 'DISABLED'`},
+	{`NULL, NULL, NULL, 3, NULL, NULL, false`, `user_id = 3`},
+	{`NULL, NULL, NULL, 3, 'user', NULL, false`, `user_id = 3 AND scope = 'user'`},
+	{`NULL, NULL, NULL, NULL, 'user', NULL, false`, `scope = 'user'`},
+	{`NULL, NULL, NULL, NULL, 'group', NULL, false`, `scope = 'group'`},
+	{`NULL, NULL, NULL, NULL, 'group', 'g2', false`, `scope = 'group' AND scope_id = 'g2'`},
+	{`NULL, NULL, NULL, NULL, NULL, 'g2', false`, `scope_id = 'g2'`},
+	{`NULL, NULL, NULL, NULL, 'org', NULL, false`, `scope = 'org'`},
+	{`NULL, NULL, NULL, NULL, 'system', NULL, false`, `scope = 'system'`},
+	{`NULL, NULL, NULL, NULL, NULL, NULL, true`, `coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp()`},
+	{`'web', 'c', NULL, 3, NULL, NULL, true`, `type = 'web' AND user_id = 3 AND coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp()`},
+}
+
+// Page by page, whoever asks, in either order, with every filter, however little one page looks at: what api.connectors shows, once, in its order.
+func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, status, fresh_within_minutes, last_sync_at)
+		SELECT 'c' || n, CASE WHEN n % 11 = 0 THEN 'word_count' WHEN n % 3 = 0 THEN 'file' ELSE 'web' END, 1 + n % 5, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n % 4 END,
+			CASE WHEN n % 13 = 0 THEN 'DISABLED' ELSE 'ACTIVE' END, CASE WHEN n % 2 = 0 THEN 60 END, CASE WHEN n % 7 > 0 THEN now() - n * interval '1 minute' END
+		FROM generate_series(1, 300) n, LATERAL (SELECT (ARRAY['user', 'group', 'org', 'user'])[1 + n % 4] AS scope) k`)
+	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g2' WHERE id % 17 = 0`)
+	b.exec(`UPDATE connectors SET scope = 'org', scope_id = NULL WHERE id % 19 = 0`)
+	b.exec(`UPDATE connectors SET user_id = 3 WHERE id % 23 = 0`)
+	b.exec(`DELETE FROM connectors WHERE id % 29 = 0`)
+	for _, who := range []identity.Who{
+		{UserID: 3, Role: identity.User},
+		{UserID: 3, Role: identity.User, Groups: []string{"g1", "g2", "g9"}},
+		{UserID: 77, Role: identity.User, Groups: []string{"g2"}},
+		{UserID: 3, Role: identity.Admin, Groups: []string{"g0"}},
+		{UserID: 3, Role: identity.Superadmin},
+	} {
+		for _, f := range listFilters {
+			for by, order := range map[bool]string{false: "id", true: "(SELECT f.fresh_until FROM api.by_freshness f WHERE f.id = connectors.id), id"} {
+				b.serves(who, func(tx pgx.Tx) {
+					rows, err := tx.Query(t.Context(), `SELECT id FROM api.connectors WHERE `+f.means+` ORDER BY `+order)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+					if err != nil {
+						t.Fatal(err)
+					}
+					page, look := 1+rand.IntN(30), 1+rand.IntN(100)
+					got := walked(t, tx, by, page, look, f.args)
+					if !slices.Equal(got, want) {
+						t.Errorf("%s of user %d in %v, by freshness %v, filter %s, pages of %d that look at %d: %v, want %v", who.Role, who.UserID, who.Groups, by, f.args, page, look, got, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// walked is what api.list_connectors lists, page by page.
+func walked(t *testing.T, tx pgx.Tx, byFreshness bool, page, look int, filter string) (ids []int32) {
+	t.Helper()
+	after, id := "-infinity", int32(0)
+	for range 2000 {
+		rows, err := tx.Query(t.Context(), fmt.Sprintf(`SELECT connector_id, coalesce(fresh_until, 'infinity')::text, is_end FROM api.list_connectors(%v, '%s', %d, %d, %d, %s)`, byFreshness, after, id, page, look, filter))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, isEnd := 0, false
+		for rows.Next() {
+			if err := rows.Scan(&id, &after, &isEnd); err != nil {
+				t.Fatal(err)
+			}
+			if !isEnd {
+				n++
+				ids = append(ids, id)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if n < page && !isEnd {
+			return ids
+		}
+	}
+	t.Fatal("the pages do not end")
+	return nil
+}
+
+// Where everybody sees 20,000, and so does each member of a group: a page reads a page of each, and a filter up to as many as it looks at.
+func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at)
+		SELECT 'c', CASE WHEN n % 100 = 0 THEN 'word_count' ELSE 'web' END, 10 + n % 1000, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n / 3 % 2 END, now() - n * interval '1 second'
+		FROM generate_series(1, 60000) n, LATERAL (SELECT (ARRAY['user', 'group', 'org'])[1 + n % 3] AS scope) k`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprint("team-", i)
+	}
+	for _, who := range []identity.Who{
+		{UserID: 7, Role: identity.User},
+		{UserID: 50, Role: identity.User, Groups: []string{"g0", "g1"}},
+		{UserID: 50, Role: identity.Admin, Groups: []string{"g0", "g1"}},
+		{UserID: 50, Role: identity.Superadmin},
+		{UserID: 50, Role: identity.User, Groups: many},
+	} {
+		b.serves(who, func(tx pgx.Tx) {
+			for call, most := range map[string]int64{
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:              120 + 4*int64(len(who.Groups)),
+				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:               120 + 4*int64(len(who.Groups)),
+				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, NULL, NULL, true)`:                120 + 4*int64(len(who.Groups)),
+				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
+				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,
+				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, 'group', 'g1', false)`:            1500,
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              1500,
+				`(false, '-infinity', 0, 51, 20000, 'web', NULL, 'INACTIVE', NULL, 'org', 'nowhere', false)`: 90_000,
+			} {
+				if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
+					t.Errorf("%s in %d groups: %s reads %d buffers, want at most %d:\n%s", who.Role, len(who.Groups), call, n, most, plan)
+				} else {
+					t.Logf("%s in %d groups: %d buffers: %s", who.Role, len(who.Groups), n, call)
+				}
+			}
+		})
+	}
+}
