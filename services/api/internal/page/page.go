@@ -145,6 +145,7 @@ func New(service Service) http.Handler {
 		"GET /deadletters/reasons":        p.reasons,
 		"POST /deadletters/replay":        p.replayReason,
 		"POST /deadletters/drop":          p.dropReason,
+		"POST /deadletters/operations":    p.createLettersOperation,
 		"GET /system":                     p.system,
 		"GET /deadletters/{seq}":          p.letter,
 		"POST /deadletters/{seq}/replay":  p.replay,

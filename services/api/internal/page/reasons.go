@@ -1,6 +1,8 @@
 package page
 
 import (
+	"crypto/rand"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -94,6 +96,8 @@ type doneView struct {
 	// Sofar is how many were done by the forms before.
 	Sofar int64
 	Back  string
+	// Do is what an operation would do with the others, and Once its key.
+	Do, Once string
 }
 
 // replayReason has what letters of a reason are about fetched again, and dropReason removes them: as many as one request does. The answer has a form that goes on.
@@ -102,7 +106,7 @@ func (p *pages) replayReason(q *request) error { return q.changeReason("replay")
 func (p *pages) dropReason(q *request) error { return q.changeReason("drop") }
 
 func (q *request) changeReason(what string) error {
-	view := doneView{Reason: letterReason{Reason: q.PostFormValue("reason")}, Replays: what == "replay", Action: "/deadletters/" + what, Back: q.zone.to("/deadletters/reasons")}
+	view := doneView{Reason: letterReason{Reason: q.PostFormValue("reason")}, Replays: what == "replay", Action: "/deadletters/" + what, Back: q.zone.to("/deadletters/reasons"), Do: what, Once: rand.Text()}
 	if back := q.PostFormValue("back"); back != "" {
 		view.Back = local(back)
 	}
@@ -119,5 +123,16 @@ func (q *request) changeReason(what string) error {
 	view.Sofar += view.Found.Done
 	view.common = q.common("Dead letters by reason", "problems")
 	q.render(http.StatusOK, "reasonsdone.html", view)
+	return nil
+}
+
+// createLettersOperation does that with all letters of a reason in the background.
+func (p *pages) createLettersOperation(q *request) error {
+	var made operation
+	body := map[string]any{"action": q.PostFormValue("action"), "reason": q.PostFormValue("reason")}
+	if _, err := q.service.Ask(q.Context(), Operation{Method: http.MethodPost, Path: "/deadletters/operations", Body: body, Key: q.PostFormValue("once")}, &made); err != nil {
+		return err
+	}
+	http.Redirect(q.ResponseWriter, q.Request, q.zone.to(fmt.Sprintf("/operations/%d", made.ID)), http.StatusSeeOther)
 	return nil
 }
