@@ -10,15 +10,16 @@ import (
 	"github.com/echomind/sync/testonly/chaos/world"
 )
 
-// firstCaller is the first of those who act over REST, and howManyCallers how many there are: nobody else has connectors of theirs.
-const firstCaller, howManyCallers = 71, 2
+// manyOf is who acts over REST: nobody else has connectors of theirs. Each has so many for operations on many: more than a batch of the API has, and few, so that runs by
+// users over REST are few beside the others.
+var manyOf = map[int32]int{71: 55, 72: 8}
 
 // addAsked adds the connectors on which operations on many work. All others of their type are added over REST.
 func addAsked(ctx context.Context, w *world.World) error {
-	for user := int32(firstCaller); user < firstCaller+howManyCallers; user++ {
+	for user, n := range manyOf {
 		_, err := w.Pool.Exec(ctx, `INSERT INTO connectors (name, type, user_id, config, max_retries)
-			SELECT $1, $2, $3, jsonb_build_object('seed', i, 'documents', 1, 'changes', 1, 'milliseconds', 0, 'mode', 'delta'), 1000 FROM generate_series(1, $4::int) i`,
-			rest.NameOfMany(user), typeAsked, user, rest.Many)
+			SELECT $1 || i, $2, $3, jsonb_build_object('seed', i, 'documents', 1, 'changes', 1, 'milliseconds', 0, 'mode', 'delta'), 1000 FROM generate_series(1, $4::int) i`,
+			rest.NameOfMany(user), typeAsked, user, n)
 		if err != nil {
 			return wrap("add connectors for operations on many", err)
 		}
@@ -32,7 +33,7 @@ func callers(ctx context.Context, w *world.World, cfg Config) (all []*rest.Perso
 	for _, p := range w.Named("api") {
 		replicas = append(replicas, p.API)
 	}
-	for user := int32(firstCaller); user < firstCaller+howManyCallers; user++ {
+	for user := range manyOf {
 		secret := identity.NewSecret()
 		var token int32
 		err := w.Pool.QueryRow(ctx, `INSERT INTO access_tokens (user_id, role, scopes, secret_sha256, created_by)

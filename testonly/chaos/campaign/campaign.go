@@ -126,21 +126,21 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	defer stopTape()
 
-	if err := warmUp(ctx, w, cfg); err != nil {
-		return report, err
-	}
-	using, stopUsers := context.WithCancel(ctx)
-	defer stopUsers()
-	var people sync.WaitGroup
-	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
-	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Subscriber: subscriber, Extra: w.Extra, Log: cfg.Log}
 	callers, err := callers(ctx, w, cfg)
 	if err != nil {
 		return report, err
 	}
+	using, stopUsers := context.WithCancel(ctx)
+	var people sync.WaitGroup
+	defer func() { stopUsers(); people.Wait() }()
 	for _, c := range callers {
 		people.Go(func() { c.Run(using) })
 	}
+	if err := warmUp(ctx, w, cfg); err != nil {
+		return report, err
+	}
+	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
+	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Subscriber: subscriber, Extra: w.Extra, Log: cfg.Log}
 	people.Go(func() { turn(using, w, rand.New(rand.NewPCG(cfg.Seed, 5)), cfg.Log) })
 	report.Injected = play(ctx, cfg, field, rng)
 	stopUsers()

@@ -13,7 +13,7 @@ import (
 
 const (
 	// pace is the time between two acts: who waits for an answer does nothing else.
-	pace = 150 * time.Millisecond
+	pace = 200 * time.Millisecond
 	// fewest and mostSources bound how many connectors somebody has at a time, besides those for operations on many.
 	fewest, mostSources = 4, 12
 )
@@ -43,17 +43,17 @@ func (p *Person) act(ctx context.Context) {
 	}
 	of := p.sources[p.rng.IntN(len(p.sources))]
 	switch roll := p.rng.IntN(20); {
-	case roll < 6:
+	case roll < 5:
 		p.look(ctx, of)
-	case roll < 9:
+	case roll < 7:
 		p.sync(ctx, of)
-	case roll < 12:
+	case roll < 9:
 		p.update(ctx, of)
-	case roll < 15:
+	case roll < 11:
 		p.turn(ctx, of)
-	case roll < 17 && len(p.sources) < mostSources:
+	case roll < 14 && len(p.sources) < mostSources:
 		p.create(ctx)
-	case roll < 17:
+	case roll < 14:
 		p.delete(ctx, of)
 	default:
 		p.actOnMany(ctx, of)

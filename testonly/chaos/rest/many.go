@@ -10,14 +10,8 @@ import (
 	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
-const (
-	// Many is how many connectors each person has for operations on many: more than a batch of the API has.
-	Many = 55
-	// manyPause is the time between two operations of one person, at least.
-	manyPause = 4 * time.Second
-	// mostOperations is how many operations somebody asks for: the API forgets those before the latest 100.
-	mostOperations = 90
-)
+// manyPause is the time between two operations of one person, at least.
+const manyPause = 2 * time.Second
 
 // many are somebody's operations.
 type many struct {
@@ -27,23 +21,27 @@ type many struct {
 	open int32
 }
 
-// NameOfMany is how the connectors are called on which somebody's operations work.
-func NameOfMany(user int32) string { return fmt.Sprintf("many of %d.", user) }
+// NameOfMany is how the connectors are called on which somebody's operations work, each with its number behind it.
+func NameOfMany(user int32) string { return fmt.Sprintf("many of %d, ", user) }
 
-// turns are what operations do, one after the other. The first sync has those that are switched off, each of which is refused.
-var turns = []string{"disable", "sync", "enable", "sync", "delete"}
+// turns are what operations do, one after the other: each to all, but that the last sync is of those whose number begins with 1, and the deletion of a connector by itself. The
+// first sync has those that are switched off, each of which is refused.
+var turns = []string{"disable", "sync", "enable", "sync some", "delete"}
 
-// actOnMany begins an operation on many, or asks how far the last one has come. One that deletes is for a single connector.
+// actOnMany begins an operation on many, or asks how far the last one has come.
 func (p *Person) actOnMany(ctx context.Context, of *source) {
 	if p.many.open != 0 {
 		p.follow(ctx)
 		return
 	}
-	if p.many.asked == mostOperations || time.Since(p.many.last) < manyPause {
+	if time.Since(p.many.last) < manyPause {
 		return
 	}
 	action, name := turns[p.many.asked%len(turns)], NameOfMany(p.user)
-	if action == "delete" {
+	switch action {
+	case "sync some":
+		action, name = "sync", name+"1"
+	case "delete":
 		name = of.name
 	}
 	body := map[string]any{"action": action, "filter": map[string]any{"type": p.kind, "name": name}}

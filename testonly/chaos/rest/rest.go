@@ -23,7 +23,7 @@ import (
 
 const (
 	// tryTimeout is how long an answer is waited for, and patience how long a change is repeated that has none.
-	tryTimeout = 3 * time.Second
+	tryTimeout = 2 * time.Second
 	patience   = 40 * time.Second
 	// againPause is the time between two tries, at least.
 	againPause = 300 * time.Millisecond
