@@ -13,7 +13,7 @@ import (
 
 const (
 	// pace is the time between two acts: who waits for an answer does nothing else.
-	pace = 200 * time.Millisecond
+	pace = 250 * time.Millisecond
 	// fewest and mostSources bound how many connectors somebody has at a time, besides those for operations on many.
 	fewest, mostSources = 4, 12
 )
