@@ -69,7 +69,7 @@ var allowed = map[string]struct {
 	"Enable":                  {800, firstCall},
 	"Sync":                    {800, firstCall},
 	"ConnectorsThrough":       {100_000, "one row, or none, for a look at up to 100,000 connectors, which an operation on many matches"},
-	"NoteFaults":              {60 * 1000, "one row for a page of up to 1000 connectors that are failed or late; each process reads the catalogue for its first"},
+	"NoteFaults":              {60 * 500, "one row for a page of up to 500 connectors that are failed or late; each process reads the catalogue for its first"},
 	"moves.pick_up":           {200, "a move, as another team calls it"},
 	"moves.finish":            {200, "a move, as another team calls it"},
 	"Complete":                {400, "as SkipAll, in few calls by processes that are killed often"},
