@@ -245,13 +245,18 @@ var All = []Mutant{
 		Scenario: capped, Finds: []string{caps},
 	},
 	{
-		Name: "entry", Was: "a connector is switched on over REST, and the audit does not say so",
-		SQL:    []Edit{{"moves.enable", "PERFORM moves.note_change('connectors.enable', c.id::text, NULL, NULL, c);", ""}},
+		Name: "entry", Was: "a connector is added over REST, and the audit does not say so",
+		SQL:    []Edit{{"public.connectors_audit_added", "CROSS JOIN added c", "CROSS JOIN added c WHERE false"}},
 		Faults: "kill -9 api", Seed: 8, Finds: []string{noHalf, madeOnce},
 	},
 	{
-		Name: "entry-late", Was: "a sync that is asked for over REST is in the audit, and is not asked for",
+		Name: "entry-only", Was: "a sync that is asked for over REST is in the audit, and is not asked for",
 		SQL:      []Edit{{"moves.trigger_sync", "UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;", "asked := clock_timestamp();"}},
+		Scenario: requested(noHalf), Finds: []string{noHalf},
+	},
+	{
+		Name: "entry-on", Was: "a connector is switched on over REST, and the audit does not say so",
+		SQL:      []Edit{{"moves.enable", "PERFORM moves.note_change('connectors.enable', c.id::text, NULL, NULL, c);", ""}},
 		Scenario: requested(noHalf), Finds: []string{noHalf},
 	},
 	{
