@@ -23,6 +23,7 @@ import (
 	"github.com/echomind/sync/db"
 	"github.com/echomind/sync/internal/connect"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/search"
@@ -248,6 +249,9 @@ func register[I, O any](a *API, operation identity.Operation, method, path, summ
 		out, err := handle(ctx, in)
 		if err != nil {
 			return nil, a.failed(ctx, err)
+		}
+		if method != http.MethodGet {
+			failpoint.At("api.changed")
 		}
 		return out, nil
 	})

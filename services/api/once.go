@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/services/api/internal/dbgen"
 )
 
@@ -75,6 +76,7 @@ func (a *API) once(ctx context.Context, do func(context.Context, *dbgen.Queries)
 			if done, err = do(ctx, q); err != nil {
 				return err
 			}
+			failpoint.At("api.changing")
 			if err := q.EndRequest(ctx, dbgen.EndRequestParams{Key: k.key, Done: done}); err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/echomind/sync/internal/caught"
 	"github.com/echomind/sync/internal/deadline"
+	"github.com/echomind/sync/internal/failpoint"
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/internal/repeat"
@@ -126,6 +127,7 @@ func (a *API) workBatch(ctx context.Context) (worked bool, err error) {
 	if out == nil {
 		return false, nil
 	}
+	failpoint.At("api.batch_noted")
 	for result, n := range map[string]int{"changed": int(out.Changed), "unchanged": int(out.Unchanged), "skipped": count(out.Results, "skipped"), "failed": count(out.Results, "failed")} {
 		if n > 0 {
 			a.metrics.operations.WithLabelValues(out.action, result).Add(float64(n))
@@ -191,6 +193,7 @@ func (a *API) batch(ctx context.Context, tx pgx.Tx, of *dbgen.TakeBatchRow) (*ou
 			return nil, err
 		}
 	}
+	failpoint.At("api.batch")
 	return out, q.NoteBatch(ctx, out.NoteBatchParams)
 }
 

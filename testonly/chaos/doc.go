@@ -1,6 +1,6 @@
 // Package chaos is the fault harness: it runs the real programs against a real Postgres and a real nats-server, each
 // behind a fault proxy, and a stand-in for Qdrant, breaks things from a seeded schedule, waits for quiet, and audits the
-// five promises.
+// promises.
 //
 //	cmd/chaos       the harness: make chaos
 //	cmd/mutants     defects put back, which the audit must see: make chaos-mutants
@@ -10,6 +10,7 @@
 //	source          that content, as a function of the connector's configuration and version
 //	campaign        one run of it all
 //	world           servers, programs, proxies, connectors
+//	rest            what people do over REST, and what they write down of it
 //	fault           what is broken, and how it is mended
 //	mutants         those defects
 //	audit           what must hold afterwards, over the whole history

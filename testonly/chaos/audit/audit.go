@@ -1,4 +1,4 @@
-// Package audit holds the five promises against the whole history of a run of the harness, and against what is left
+// Package audit holds the promises against the whole history of a run of the harness, and against what is left
 // at its end.
 //
 // Install makes the database remember every move. Audit is called when everything is at rest. Each of its findings says
@@ -18,7 +18,7 @@ const maxViolations = 20
 
 // Finding is what came of one check.
 type Finding struct {
-	// Promise is the one it belongs to, 1 to 5.
+	// Promise is the one it belongs to, 1 to 6.
 	Promise int
 	Name    string
 	// How says in one line what was looked at.

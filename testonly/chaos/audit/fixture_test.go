@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		some = some || flag.Lookup(name).Value.String() != ""
 	}
 	if code == 0 && !some {
-		for _, name := range append(checks, indexed, published) {
+		for _, name := range append(checks, indexed, published, madeOnce, noHalf, eachOnce, noDefect) {
 			if _, failed := found.Load(name); !failed {
 				fmt.Printf("no test has made %q fail\n", name)
 				code = 1

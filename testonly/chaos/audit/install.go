@@ -14,9 +14,12 @@ var install string
 //go:embed rules.sql
 var installRules string
 
+//go:embed requests.sql
+var installRequests string
+
 // Install adds the schema chaos, in which triggers keep the whole history. It must come before the first connector.
 func Install(ctx context.Context, pool *pgxpool.Pool) error {
-	if _, err := pool.Exec(ctx, install+installRules); err != nil {
+	if _, err := pool.Exec(ctx, install+installRules+installRequests); err != nil {
 		return fmt.Errorf("install the audit: %w", err)
 	}
 	return nil

@@ -79,8 +79,9 @@ func programs() []world.Program {
 		return []world.Program{{Name: name + "-1", Binary: name, Env: env}, {Name: name + "-2", Binary: name, Env: env}}
 	}
 	all := two("scheduler", "SCHEDULER_LEADER_ELECTION=postgres")
-	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped, "SYNTHETIC_JOBS="+typeJob, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
+	all = append(all, two("synthetic", "SYNTHETIC_TYPES="+typeSynthetic+","+typeCapped+","+typeAsked, "SYNTHETIC_JOBS="+typeJob, "WORKER_SLOTS=8", "WORKER_MAX_RUN_MINUTES=1")...)
 	all = append(all, two("chunker")...)
+	all = append(all, two("api", "DATABASE_MAX_CONNS=4")...)
 	all = append(all, two("semantic")...) // with its own number of tries: faults may kill it three times over one message
 	// Nobody kills this one: what fails there has failed for others' work, or for an outage.
 	return append(all, world.Program{Name: "starved", Binary: "synthetic", Env: []string{
@@ -125,12 +126,19 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	defer stopTape()
 
-	if err := warmUp(ctx, w, cfg); err != nil {
+	callers, err := callers(ctx, w, cfg)
+	if err != nil {
 		return report, err
 	}
 	using, stopUsers := context.WithCancel(ctx)
-	defer stopUsers()
 	var people sync.WaitGroup
+	defer func() { stopUsers(); people.Wait() }()
+	for _, c := range callers {
+		people.Go(func() { c.Run(using) })
+	}
+	if err := warmUp(ctx, w, cfg); err != nil {
+		return report, err
+	}
 	people.Go(func() { users(using, w, sites, rand.New(rand.NewPCG(cfg.Seed, 2)), cfg.Log) })
 	field := fault.Field{World: w, Long: cfg.Long, Tape: tape, Subscriber: subscriber, Extra: w.Extra, Log: cfg.Log}
 	people.Go(func() { turn(using, w, rand.New(rand.NewPCG(cfg.Seed, 5)), cfg.Log) })
@@ -145,6 +153,9 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	report, err = finish(ctx, w, cfg, field, report)
 	if report.Findings != nil {
+		answered, problem := answered(ctx, w, callers, cfg.Failover)
+		err = errors.Join(err, problem)
+		report.Findings = append(report.Findings, answered...)
 		report.Findings = append(report.Findings, idle.finding(), read.finding())
 		if !cfg.Failover { // what a lost commit has published is published again
 			published, problem := audit.Published(ctx, w.Pool, repeats.Runs())
@@ -170,6 +181,7 @@ func populate(ctx context.Context, w *world.World, cfg Config, rng *rand.Rand) e
 		addSynthetic(ctx, w, typeStarved, cfg.Starved, 400, false, rng),
 		addChains(ctx, w),
 		addBig(ctx, w, rng),
+		addAsked(ctx, w),
 		addReal(ctx, w, sites),
 		addForeign(ctx, w),
 		addRules(ctx, w, max(120, cfg.Connectors/5), rand.New(rand.NewPCG(cfg.Seed, 4))),

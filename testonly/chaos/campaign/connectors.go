@@ -24,6 +24,8 @@ const (
 	typeStarved = "starved"
 	// typeIdle has no worker.
 	typeIdle = "idle"
+	// typeAsked is of connectors that are changed over REST alone.
+	typeAsked = "over_rest"
 	// foreigners and bigs are how many connectors another team's subscriber serves, and how many have large documents.
 	foreigners = 8
 	bigs       = 4
@@ -44,9 +46,9 @@ var rare = []string{"kill", "poison", "hang"}
 func addTypes(ctx context.Context, w *world.World) error {
 	_, err := w.Pool.Exec(ctx, `
 		INSERT INTO connector_types (name, max_concurrent_syncs)
-		VALUES ($1, 0), ($2, $3), ($4, 0), ($5, 0), ($6, 0)
+		VALUES ($1, 0), ($2, $3), ($4, 0), ($5, 0), ($6, 0), ($7, 0)
 		ON CONFLICT (name) DO UPDATE SET max_concurrent_syncs = EXCLUDED.max_concurrent_syncs`,
-		typeSynthetic, typeCapped, placesCapped, typeStarved, typeIdle, fault.TypeForeign)
+		typeSynthetic, typeCapped, placesCapped, typeStarved, typeIdle, fault.TypeForeign, typeAsked)
 	if err == nil {
 		_, err = w.Pool.Exec(ctx, `INSERT INTO concurrency_limits (key, most) VALUES ('shared', 12), ('other', 5)`)
 	}

@@ -35,6 +35,7 @@ var unrest = []struct{ what, query string }{
 	{"deleted connectors to sweep", `SELECT count(*) FROM deleted_connectors`},
 	{"chunks to sweep", `SELECT count(*) FROM unnamed_chunks`},
 	{"events to publish", `SELECT (SELECT count(*) FROM status_events) + (SELECT count(*) FROM verdict_events)`},
+	{"operations on many", `SELECT count(*) FROM operations WHERE ended_at IS NULL`},
 	{"changes to index", `SELECT count(*) FROM search_index_changes`},
 }
 

@@ -39,7 +39,7 @@ func TestTheShortFormPlansEveryFaultOnce(t *testing.T) {
 			require.Less(t, next.At, 30*time.Second, next.Fault.Name)
 		}
 	}
-	require.Equal(t, 30, long)
+	require.Equal(t, 32, long)
 	for _, f := range all {
 		require.Equal(t, 1, planned[f.Name], f.Name)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/echomind/sync/testonly/faultproxy"
 )
 
-// services are whose connections are disturbed.
+// services are whose connections are disturbed. The API asks NATS little, and for nothing that it changes.
 var services = []string{"scheduler", "synthetic", "chunker", "semantic"}
 
 func network() []Fault {
@@ -18,7 +18,9 @@ func network() []Fault {
 		loses Loss // a worker that is cut off from Postgres for a lease is lost
 		ways  func(*Field) []*faultproxy.Proxy
 	}{
-		{"Postgres", Loss{Workers: true}, func(f *Field) []*faultproxy.Proxy { return []*faultproxy.Proxy{f.one(services...).Postgres} }},
+		{"Postgres", Loss{Workers: true}, func(f *Field) []*faultproxy.Proxy {
+			return []*faultproxy.Proxy{f.one(append([]string{"api"}, services...)...).Postgres}
+		}},
 		{"NATS", Loss{}, func(f *Field) []*faultproxy.Proxy { return f.one(services...).NATS }},
 	} {
 		disturb := func(name string, lasts time.Duration, how func(*Field, *faultproxy.Proxy)) {

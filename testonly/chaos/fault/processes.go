@@ -43,11 +43,15 @@ var points = []struct {
 	{"semantic.indexed", "between indexing and its commit", "kill", nil},
 	{"semantic.handled", "between completion and ack", "kill", nil},
 	{"semantic.events_published", "between publishing events and removing them", "kill", nil},
+	{"api.changing", "between a request's change and its commit", "kill", nil},
+	{"api.changed", "between a request's commit and its answer", "kill", nil},
+	{"api.batch", "between a batch of an operation and its being noted", "kill", nil},
+	{"api.batch_noted", "after a batch of an operation is noted", "kill", nil},
 }
 
 func processes() []Fault {
 	var all []Fault
-	for _, service := range []string{"scheduler", "synthetic", "chunker", "semantic"} {
+	for _, service := range []string{"scheduler", "synthetic", "chunker", "semantic", "api"} {
 		worker := service == "synthetic" || service == "chunker"
 		all = append(all,
 			Fault{Name: "kill -9 " + service, Loses: Loss{Workers: worker}, Inject: func(ctx context.Context, f *Field) error {

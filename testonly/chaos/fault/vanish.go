@@ -22,6 +22,7 @@ var standing = []struct {
 	{"semantic.storing", "while it stores", Loss{}},
 	{"scheduler.claiming", "while it claims", Loss{}},
 	{"worker.fetching", "while it fetches", Loss{Workers: true}},
+	{"api.batch", "while it works off an operation on many", Loss{}},
 }
 
 // arming keeps two faults from arming one point at the same time.

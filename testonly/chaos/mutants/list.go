@@ -19,6 +19,9 @@ const (
 	soItWas    = "slots are passed over for what was so"
 	rulesKept  = "no run against a rule"
 	noneInside = "no run is claimed inside a blackout"
+	madeOnce   = "every change that is answered is made once"
+	noHalf     = "no change without its entry in the audit"
+	eachOnce   = "operations on many come to each once"
 )
 
 // All are the defects that are put back.
@@ -240,5 +243,40 @@ var All = []Mutant{
 			"moves.lock_due", "SELECT cap - count(*) INTO free", "SELECT cap - 0 * count(*) INTO free",
 		}},
 		Scenario: capped, Finds: []string{caps},
+	},
+	{
+		Name: "entry", Was: "a connector is added over REST, and the audit does not say so",
+		SQL:    []Edit{{"public.connectors_audit_added", "CROSS JOIN added c", "CROSS JOIN added c WHERE false"}},
+		Faults: "kill -9 api", Seed: 8, Finds: []string{noHalf, madeOnce},
+	},
+	{
+		Name: "entry-only", Was: "a sync that is asked for over REST is in the audit, and is not asked for",
+		SQL:      []Edit{{"moves.trigger_sync", "UPDATE connectors SET trigger_requested_at = clock_timestamp() WHERE id = connector RETURNING trigger_requested_at INTO asked;", "asked := clock_timestamp();"}},
+		Scenario: requested(noHalf), Finds: []string{noHalf},
+	},
+	{
+		Name: "entry-on", Was: "a connector is switched on over REST, and the audit does not say so",
+		SQL:      []Edit{{"moves.enable", "PERFORM moves.note_change('connectors.enable', c.id::text, NULL, NULL, c);", ""}},
+		Scenario: requested(noHalf), Finds: []string{noHalf},
+	},
+	{
+		Name: "key", Was: "a request that comes again with its key is made again",
+		SQL:      []Edit{{"api.begin_request", "again := NOT FOUND;", "again := false;"}},
+		Scenario: requested(madeOnce), Finds: []string{madeOnce},
+	},
+	{
+		Name: "key-lost", Was: "a request is made, and its key says nothing of it",
+		SQL:      []Edit{{"api.end_request", "SET done = request_done", "SET done = ''"}},
+		Scenario: requested(madeOnce), Finds: []string{madeOnce},
+	},
+	{
+		Name: "batch", Was: "a batch of an operation is done, and comes again",
+		SQL:      []Edit{{"api.note_batch", "DELETE FROM operation_batches n WHERE n.operation_id = o.id AND n.no = b.no;", "NULL;"}},
+		Scenario: requested(eachOnce), Finds: []string{eachOnce},
+	},
+	{
+		Name: "batch-counts", Was: "a batch of an operation is done, and not counted",
+		SQL:      []Edit{{"api.note_batch", "changed = p.changed + n_changed", "changed = p.changed + 0 * n_changed"}},
+		Scenario: requested(eachOnce), Finds: []string{eachOnce},
 	},
 }

@@ -32,6 +32,8 @@ type Process struct {
 	NATS     []*faultproxy.Proxy
 	// HTTP is where /readyz and /metrics are.
 	HTTP string
+	// API is where the API is served; empty = it is another program.
+	API string
 
 	path string
 	env  []string

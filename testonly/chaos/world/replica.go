@@ -95,7 +95,7 @@ func (r *Replica) run(ctx context.Context, port string) error {
 	r.url.Host = loopback.Host + ":" + port
 	r.args = []string{
 		"-D", r.dir, "-c", "listen_addresses=" + loopback.Host, "-c", "port=" + port, "-c", "unix_socket_directories=",
-		"-c", "logging_collector=off", "-c", "timezone=UTC",
+		"-c", "logging_collector=off", "-c", "timezone=UTC", "-c", fmt.Sprint("max_connections=", connections), // no fewer than the primary's
 	}
 	return r.start(ctx, func(ctx context.Context) error { return r.ask(ctx, nil, `SELECT`) })
 }

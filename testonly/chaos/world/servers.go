@@ -16,6 +16,10 @@ import (
 	"github.com/echomind/sync/internal/streams"
 )
 
+// connections are those that Postgres takes: what two of each program may have, and the harness. A program that finds none free believes workers to be cut off, and has none
+// of their runs rescued.
+const connections = 140
+
 func (w *World) openServers(ctx context.Context, cfg Config) error {
 	binDir := ""
 	var err error
@@ -27,7 +31,7 @@ func (w *World) openServers(ctx context.Context, cfg Config) error {
 		}
 	}
 	w.Postgres, err = pgserver.Start(ctx, pgserver.Config{
-		BinDir: binDir, Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: !cfg.Replica, Log: cfg.Log, // a volatile one writes no log that a replica could follow
+		BinDir: binDir, Dir: filepath.Join(cfg.Dir, "postgres"), Volatile: !cfg.Replica, MaxConnections: connections, Log: cfg.Log, // a volatile one writes no log that a replica could follow
 	})
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)

@@ -165,6 +165,12 @@ func (w *World) process(cfg Config, program Program) (*Process, error) {
 	}
 	p.env = append(os.Environ(), "DATABASE_URL="+database, "DATABASE_ROLE="+roles[program.Binary], "NATS_URL="+strings.Join(brokers, ","), "HTTP_ADDR="+p.HTTP,
 		"ECHOMIND_FAILPOINTS="+w.Failpoints, "CHUNKER_FILE_ROOTS="+w.Files, "CHUNKER_ALLOW_CIDRS=127.0.0.0/8")
+	if program.Binary == "api" {
+		if p.API, err = freeAddr(); err != nil {
+			return nil, err
+		}
+		p.env = append(p.env, "API_ADDR="+p.API)
+	}
 	if w.Qdrant != nil {
 		p.env = append(p.env, w.Qdrant.told()...)
 	}

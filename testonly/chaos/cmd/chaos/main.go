@@ -92,7 +92,7 @@ func run() int {
 }
 
 // besideFailover are the faults that happen beside a failover.
-const besideFailover = "kill -9 s|kill -9 between|kill -9 mid|messages repeated|forged|users at|freeze synthetic|freeze semantic|vanishes"
+const besideFailover = "kill -9 s|kill -9 between|kill -9 mid|messages repeated|forged|users at|freeze synthetic|freeze semantic|vanishes|api"
 
 // besideCluster are the faults that happen beside what a cluster of nats-servers loses: none that loses messages.
 const besideCluster = "kill -9 s|kill -9 between c|kill -9 between i|kill -9 between p|kill -9 between s|kill -9 mid|messages|users at|freeze synthetic|NATS's clock|to NATS|from NATS"
