@@ -49,10 +49,11 @@ CREATE INDEX CONCURRENTLY connector_freshness_seen_order ON connector_freshness 
 -- As whom the viewer sees connectors, superadmins apart, who see all.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.sees_as() RETURNS text[]
-    LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN api.viewer_id() IS NULL THEN '{}'
-        ELSE api.open_scopes() || ('user:' || api.viewer_id()) || ARRAY(SELECT DISTINCT 'group:' || g FROM unnest(api.groups('groups')) g) || CASE WHEN api.is_admin() THEN '{job}'::text[] END END
-$$;
+    LANGUAGE plpgsql STABLE AS $$   -- which keeps its plan
+BEGIN
+    RETURN CASE WHEN api.viewer_id() IS NULL THEN '{}'
+        ELSE api.open_scopes() || ('user:' || api.viewer_id()) || ARRAY(SELECT DISTINCT 'group:' || g FROM unnest(api.groups('groups')) g) || CASE WHEN api.is_admin() THEN '{job}'::text[] END END;
+END $$;
 -- +goose StatementEnd
 
 -- A page of connectors that the viewer sees, behind a place: by number or, by_freshness, the one that is late for longest first. With a filter it looks at so many of them at most: where there
