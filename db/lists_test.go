@@ -146,3 +146,31 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 		})
 	}
 }
+
+// Who is in many groups of many each: a page looks at as many of all together as of one, and by number reads the index alone.
+func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'team-' || n % 200, now() - n * interval '1 second' FROM generate_series(1, 40000) n`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
+	groups := make([]string, 200)
+	for i := range groups {
+		groups[i] = fmt.Sprint("team-", i)
+	}
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: groups}, func(tx pgx.Tx) {
+		for call, most := range map[string]int64{
+			`(false, '-infinity', 0, 501, 2000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:      3000,
+			`(false, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`: 12_000,
+			`(true, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:  12_000,
+			`(false, '-infinity', 0, 4900, 2000, 'file', NULL, NULL, NULL, NULL, NULL, false)`:   12_000,
+		} {
+			if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
+				t.Errorf("%s reads %d buffers, want at most %d:\n%s", call, n, most, plan)
+			} else {
+				t.Logf("%d buffers: %s", n, call)
+			}
+		}
+	})
+}

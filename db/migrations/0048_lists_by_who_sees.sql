@@ -4,6 +4,7 @@
 -- Who sees a connector stands beside until when it is fresh: api.webhook_place, as org, job, user:7 or group:eng. A list reads the first of each that its viewer belongs to, in its order, and
 -- stops at a page, where it read all that the viewer sees. A table of its own, so that no move of connectors writes a further index.
 ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text;
+-- The function and the trigger are one statement, and so one transaction: no change of who sees a connector comes between the first that writes it down and those that are noted.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -18,11 +19,11 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at ON connectors FOR EACH ROW
     WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes)
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
+-- +goose StatementEnd
 -- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
 -- +goose StatementBegin
 DO $$
@@ -76,6 +77,8 @@ DECLARE
     each       integer;
     through    timestamptz;
     through_id integer;
+    -- By number it is of no account, and not in the index.
+    until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
     place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
     behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
     found_rows integer;
@@ -91,18 +94,18 @@ BEGIN
     IF ways IS NOT NULL THEN
         behind := 'f.seen_by = w.seen_by AND ' || behind;
     END IF;
-    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), page);
+    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.fresh_until, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', behind, place, replace(place, 'f.', 'n.'))
+            SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, place, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
     IF through_id IS NOT NULL THEN
         behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.connector_id, f.fresh_until FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            CASE WHEN conditions <> '' THEN 'JOIN connectors c ON c.id = f.connector_id' END, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
+            SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, CASE WHEN conditions <> '' THEN 'JOIN connectors c ON c.id = f.connector_id' END, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL THEN
