@@ -74,6 +74,17 @@ func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	}
 }
 
+func TestNothingIsListedOfConnectorsThatWereTruncated(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 7 FROM generate_series(1, 60)`)
+	b.exec(`TRUNCATE connectors`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		if listed := walked(t, tx, false, 50, 100, listFilters[0].args); listed != nil {
+			t.Errorf("%v are listed", listed)
+		}
+	})
+}
+
 // walked is what api.list_connectors lists, page by page.
 func walked(t *testing.T, tx pgx.Tx, byFreshness bool, page, look int, filter string) (ids []int32) {
 	t.Helper()

@@ -8,14 +8,21 @@ ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    place text;   -- none: it stays; a sync that completes does not pay for it
 BEGIN
-    IF TG_OP = 'DELETE' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM connector_freshness;
+    ELSIF TG_OP = 'DELETE' THEN
         DELETE FROM connector_freshness f WHERE f.connector_id = OLD.id;
     ELSE
+        IF TG_OP = 'INSERT' OR (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
+            place := api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id);
+        END IF;
         INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by)
         VALUES (NEW.id, NEW.type, CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
-            ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END, api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id))
-        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = EXCLUDED.seen_by;
+            ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END, place)
+        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by);
     END IF;
     RETURN NULL;
 END $$;
@@ -23,6 +30,7 @@ CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, use
     WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes)
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
+CREATE OR REPLACE TRIGGER connectors_freshness_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_freshness();
 -- +goose StatementEnd
 -- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
 -- +goose StatementBegin
@@ -233,6 +241,7 @@ DROP FUNCTION IF EXISTS api.list_connectors(boolean, timestamptz, integer, integ
 DROP FUNCTION IF EXISTS api.sees_as();
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
+DROP TRIGGER IF EXISTS connectors_freshness_none ON connectors;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
