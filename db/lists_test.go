@@ -185,3 +185,21 @@ func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 		}
 	})
 }
+
+// A group is added at once, and nobody has analyzed since: each of its connectors is read by its key.
+func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id) VALUES ('c', 'web', 9)`)
+	b.exec(`ANALYZE connectors, connector_freshness`)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'new', now() FROM generate_series(1, 2000) n`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE scope = 'group'`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: []string{"new"}}, func(tx pgx.Tx) {
+		if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors(false, '-infinity', 0, 51, 20000, 'file', NULL, NULL, NULL, 'group', 'new', false)`); n > 20_000 {
+			t.Errorf("it reads %d buffers, want at most 20000:\n%s", n, plan)
+		} else {
+			t.Logf("%d buffers", n)
+		}
+	})
+}

@@ -81,6 +81,8 @@ DECLARE
     conditions text := concat(CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
         CASE WHEN of_status IS NOT NULL THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
         CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
+    -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
+    found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
     is_bound   boolean := conditions <> '' OR (is_late AND NOT by_freshness);
     each       integer;
     through    timestamptz;
@@ -113,7 +115,7 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
             SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            until, CASE WHEN conditions <> '' THEN 'JOIN connectors c ON c.id = f.connector_id' END, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
+            until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL THEN
