@@ -145,7 +145,7 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, 'group', 'g1', false)`:            1500,
-				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              1500,
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              2500, // all jobs, each by its key
 				`(false, '-infinity', 0, 51, 20000, 'web', NULL, 'INACTIVE', NULL, 'org', 'nowhere', false)`: 90_000,
 			} {
 				if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
