@@ -74,6 +74,17 @@ func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	}
 }
 
+func TestNothingIsListedOfConnectorsThatWereTruncated(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 7 FROM generate_series(1, 60)`)
+	b.exec(`TRUNCATE connectors`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		if listed := walked(t, tx, false, 50, 100, listFilters[0].args); listed != nil {
+			t.Errorf("%v are listed", listed)
+		}
+	})
+}
+
 // walked is what api.list_connectors lists, page by page.
 func walked(t *testing.T, tx pgx.Tx, byFreshness bool, page, look int, filter string) (ids []int32) {
 	t.Helper()
@@ -134,7 +145,7 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, 'group', 'g1', false)`:            1500,
-				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              1500,
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              2500, // all jobs, each by its key
 				`(false, '-infinity', 0, 51, 20000, 'web', NULL, 'INACTIVE', NULL, 'org', 'nowhere', false)`: 90_000,
 			} {
 				if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
@@ -145,4 +156,50 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who is in many groups of many each: a page looks at as many of all together as of one, and by number reads the index alone.
+func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'team-' || n % 200, now() - n * interval '1 second' FROM generate_series(1, 40000) n`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
+	groups := make([]string, 200)
+	for i := range groups {
+		groups[i] = fmt.Sprint("team-", i)
+	}
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: groups}, func(tx pgx.Tx) {
+		for call, most := range map[string]int64{
+			`(false, '-infinity', 0, 501, 2000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:      3000,
+			`(false, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`: 12_000,
+			`(true, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:  12_000,
+			`(false, '-infinity', 0, 4900, 2000, 'file', NULL, NULL, NULL, NULL, NULL, false)`:   12_000,
+		} {
+			if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
+				t.Errorf("%s reads %d buffers, want at most %d:\n%s", call, n, most, plan)
+			} else {
+				t.Logf("%d buffers: %s", n, call)
+			}
+		}
+	})
+}
+
+// A group is added at once, and nobody has analyzed since: each of its connectors is read by its key.
+func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id) VALUES ('c', 'web', 9)`)
+	b.exec(`ANALYZE connectors, connector_freshness`)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'new', now() FROM generate_series(1, 2000) n`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE scope = 'group'`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: []string{"new"}}, func(tx pgx.Tx) {
+		if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors(false, '-infinity', 0, 51, 20000, 'file', NULL, NULL, NULL, 'group', 'new', false)`); n > 20_000 {
+			t.Errorf("it reads %d buffers, want at most 20000:\n%s", n, plan)
+		} else {
+			t.Logf("%d buffers", n)
+		}
+	})
 }

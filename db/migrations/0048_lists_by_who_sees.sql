@@ -4,25 +4,34 @@
 -- Who sees a connector stands beside until when it is fresh: api.webhook_place, as org, job, user:7 or group:eng. A list reads the first of each that its viewer belongs to, in its order, and
 -- stops at a page, where it read all that the viewer sees. A table of its own, so that no move of connectors writes a further index.
 ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text;
+-- The function and the trigger are one statement, and so one transaction: no change of who sees a connector comes between the first that writes it down and those that are noted.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    place text;   -- none: it stays; a sync that completes does not pay for it
 BEGIN
-    IF TG_OP = 'DELETE' THEN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM connector_freshness;
+    ELSIF TG_OP = 'DELETE' THEN
         DELETE FROM connector_freshness f WHERE f.connector_id = OLD.id;
     ELSE
+        IF TG_OP = 'INSERT' OR (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
+            place := api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id);
+        END IF;
         INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by)
         VALUES (NEW.id, NEW.type, CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
-            ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END, api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id))
-        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = EXCLUDED.seen_by;
+            ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END, place)
+        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by);
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at ON connectors FOR EACH ROW
     WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes)
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
+CREATE OR REPLACE TRIGGER connectors_freshness_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_freshness();
+-- +goose StatementEnd
 -- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
 -- +goose StatementBegin
 DO $$
@@ -73,10 +82,14 @@ DECLARE
     conditions text := concat(CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
         CASE WHEN of_status IS NOT NULL THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
         CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
+    -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
+    found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
     is_bound   boolean := conditions <> '' OR (is_late AND NOT by_freshness);
     each       integer;
     through    timestamptz;
     through_id integer;
+    -- By number it is of no account, and not in the index.
+    until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
     place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
     behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
     found_rows integer;
@@ -92,18 +105,18 @@ BEGIN
     IF ways IS NOT NULL THEN
         behind := 'f.seen_by = w.seen_by AND ' || behind;
     END IF;
-    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), page);
+    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.fresh_until, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', behind, place, replace(place, 'f.', 'n.'))
+            SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, place, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
     IF through_id IS NOT NULL THEN
         behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.connector_id, f.fresh_until FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            CASE WHEN conditions <> '' THEN 'JOIN connectors c ON c.id = f.connector_id' END, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
+            SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL THEN
@@ -231,6 +244,7 @@ DROP FUNCTION IF EXISTS api.list_connectors(boolean, timestamptz, integer, integ
 DROP FUNCTION IF EXISTS api.sees_as();
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
+DROP TRIGGER IF EXISTS connectors_freshness_none ON connectors;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

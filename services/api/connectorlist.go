@@ -51,8 +51,8 @@ func (a *API) listConnectors(ctx context.Context, in *ConnectorList) (*Connector
 	return out, err
 }
 
-// connectorPlace is behind which connector a page begins; by number FreshUntil is of no account. By freshness, one that is synced between two pages comes once more, or was on an earlier page; no
-// other is left out.
+// connectorPlace is behind which connector a page by freshness begins; by number it is the number alone. One that is synced between two pages comes once more, or was on an earlier page; no other is
+// left out.
 type connectorPlace struct {
 	FreshUntil  time.Time `json:"u"`
 	ConnectorID int32     `json:"c"`
@@ -61,9 +61,19 @@ type connectorPlace struct {
 // pageOfConnectors finds a page, and where to go on.
 func (a *API) pageOfConnectors(ctx context.Context, in *ConnectorList) (found []dbgen.ApiConnector, next *string, err error) {
 	var at connectorPlace
-	token, err := a.place(ctx, in.PageToken, []any{in.Sort, in.ConnectorFilter}, &at)
+	filter, into := any(in.ConnectorFilter), any(&at.ConnectorID) // as releases before have it
+	if in.Sort == "freshness" {
+		filter, into = []any{in.Sort, in.ConnectorFilter}, &at
+	}
+	token, err := a.place(ctx, in.PageToken, filter, into)
 	if err != nil {
 		return nil, nil, err
+	}
+	place := func(c dbgen.ListConnectorsRow) *string {
+		if in.Sort == "freshness" {
+			return token(connectorPlace{c.FreshUntil, c.ID})
+		}
+		return token(c.ID)
 	}
 	p := dbgen.ListConnectorsParams{
 		After: at.FreshUntil, AfterID: at.ConnectorID, Page: in.most() + 1, Look: lookahead,
@@ -84,9 +94,9 @@ func (a *API) pageOfConnectors(ctx context.Context, in *ConnectorList) (found []
 		}
 		switch {
 		case more || shown < len(places):
-			next = token(connectorPlace{places[shown-1].FreshUntil, places[shown-1].ID})
+			next = place(places[shown-1])
 		case end != nil:
-			next = token(connectorPlace{end.FreshUntil, end.ID})
+			next = place(*end)
 		}
 		return nil
 	})

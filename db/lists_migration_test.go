@@ -1,0 +1,39 @@
+package db_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/echomind/sync/db"
+)
+
+// A transaction that stands keeps the migration from the table of connectors: meanwhile they are synced, and given away.
+func TestWhoSeesAConnectorIsRightThatIsGivenAwayWhileTheMigrationWaits(t *testing.T) {
+	b := newBase(t)
+	if err := db.Down(t.Context(), b.url, false); err != nil {
+		t.Fatal(err)
+	}
+	given := one[int32](b, `INSERT INTO connectors (name, type, user_id, fresh_within_minutes) VALUES ('given', 'web', 7, 60) RETURNING id`)
+	held := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('held', 'web', 7) RETURNING id`)
+	holder := connectTo(t, b.url)
+	holder.exec(`BEGIN`)
+	holder.exec(`UPDATE connectors SET name = 'still held' WHERE id = $1`, held)
+	up := make(chan error, 1)
+	go func() { up <- db.Up(t.Context(), b.url) }()
+	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock')`) {
+		select {
+		case err := <-up:
+			t.Fatalf("the migration did not wait: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	b.exec(`UPDATE connectors SET fresh_within_minutes = 90 WHERE id = $1`, given)
+	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'eng' WHERE id = $1`, given)
+	holder.exec(`COMMIT`)
+	if err := <-up; err != nil {
+		t.Fatal(err)
+	}
+	if seenBy := one[string](b, `SELECT seen_by FROM connector_freshness WHERE connector_id = $1`, given); seenBy != "group:eng" {
+		t.Errorf("it is seen by %s, want group:eng", seenBy)
+	}
+}
