@@ -80,7 +80,7 @@ var allowed = map[string]struct {
 	"AddConnector":            {400, apiCall},
 	"ReserveID":               {400, apiCall},
 	"UpdateConnector":         {400, apiCall},
-	"DeleteConnector":         {400, apiCall},
+	"DeleteConnector":         {1500, apiCall + ": this one with thirteen triggers, 926 and theirs, 20 for each later one"},
 	"CreateOperation":         {400, apiCall},
 	"GetOperation":            {400, apiCall},
 	"PutOffOperations":        {400, apiCall},
