@@ -140,3 +140,14 @@ func TestAPreviewSaysOfNoWindowThatASlotWaitedForItWhichDidNot(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+func TestAPreviewHasALineOfItsOwnForWhatIsSkippedBehindASlotThatWaits(t *testing.T) {
+	only := calendar(t, Only, "UTC", calendars.Entry{Name: "w", Start: "2026-02-06T10:00", End: "2026-02-06T11:00"})
+	office := blackout(t, "office", false, "UTC", daily("2026-02-01T08:00", "2026-02-01T18:00"))
+	office.Spread = 0
+	s := schedule(t, "0 8,10,12 * * *", "UTC", Policies{CatchUp: CatchUpLatest}).On(only).Under(1, []Blackout{office})
+	all := s.Preview(State{Through: at("2026-02-06 00:00")}, at("2026-02-06 00:00"), at("2026-02-06 13:00"), 0, 10)
+	if len(all) != 2 || all[0].Count != 1 || all[1].Count != 1 || !all[1].First.Equal(at("2026-02-06 12:00")) {
+		t.Errorf("%+v", all)
+	}
+}

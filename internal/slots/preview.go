@@ -64,13 +64,20 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 	return all[:min(len(all), most)]
 }
 
-// left are the slots up to a moment whose verdict is known, and written when their period is over.
+// left are the slots up to a moment whose verdict is known, and written when their period is over. Those behind one that waits have a line of their own.
 func (s Schedule) left(state State, until time.Time) (all []Answer) {
+	behind := false
 	for _, part := range s.parts(state, until) {
-		if part.waits { // for the end of a window
+		switch {
+		case part.waits: // for the end of a window
+			behind = true
 			continue
+		case behind:
+			all = append(all, part.Answer)
+		default:
+			all = add(all, part.Answer)
 		}
-		all = add(all, part.Answer)
+		behind = false
 	}
 	return all
 }
