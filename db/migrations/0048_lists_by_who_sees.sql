@@ -65,7 +65,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- A page of connectors that the viewer sees, behind a place: by number or, by_freshness, the one that is late for longest first. With a filter it looks at so many of them at most: where there
+-- A page of connectors that the viewer sees, behind a place: by number or, by_freshness, the one that is late for longest first. With a filter, or in very many groups, it looks at so many of them at most: where there
 -- may be more, its last row says from where on (is_end). Who reads them asks api.connectors for these numbers. Planned for each call: it is short, and what is not asked for is not in it.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.list_connectors(by_freshness boolean, after timestamptz, after_id integer, page integer, look integer,
@@ -106,6 +106,7 @@ BEGIN
         behind := 'f.seen_by = w.seen_by AND ' || behind;
     END IF;
     each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
+    is_bound := is_bound OR cardinality(ways)::bigint * page > 100000;   -- a long page of somebody in very many groups
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
             SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, place, replace(place, 'f.', 'n.'))

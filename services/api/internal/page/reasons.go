@@ -80,10 +80,9 @@ func (p *pages) reasons(q *request) error {
 type doneView struct {
 	common
 	Reason letterReason
-	// Replays says what was done with them: they are fetched again, else removed. Action is where a form goes on with it.
-	Replays bool
-	Action  string
-	Found   struct {
+	// Do is what was done with them: replay, or drop.
+	Do    string
+	Found struct {
 		Done int64 `json:"done"`
 		Left []struct {
 			Letters int64  `json:"letters"`
@@ -96,8 +95,8 @@ type doneView struct {
 	// Sofar is how many were done by the forms before.
 	Sofar int64
 	Back  string
-	// Do is what an operation would do with the others, and Once its key.
-	Do, Once string
+	// Once is the key of an operation on the others.
+	Once string
 }
 
 // replayReason has what letters of a reason are about fetched again, and dropReason removes them: as many as one request does. The answer has a form that goes on.
@@ -106,7 +105,7 @@ func (p *pages) replayReason(q *request) error { return q.changeReason("replay")
 func (p *pages) dropReason(q *request) error { return q.changeReason("drop") }
 
 func (q *request) changeReason(what string) error {
-	view := doneView{Reason: letterReason{Reason: q.PostFormValue("reason")}, Replays: what == "replay", Action: "/deadletters/" + what, Back: q.zone.to("/deadletters/reasons"), Do: what, Once: rand.Text()}
+	view := doneView{Reason: letterReason{Reason: q.PostFormValue("reason")}, Do: what, Back: q.zone.to("/deadletters/reasons"), Once: rand.Text()}
 	if back := q.PostFormValue("back"); back != "" {
 		view.Back = local(back)
 	}
