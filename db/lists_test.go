@@ -172,8 +172,6 @@ func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 	}
 	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: groups}, func(tx pgx.Tx) {
 		for call, most := range map[string]int64{
-			`(false, '-infinity', 0, 501, 2000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:      2500,
-			`(true, '-infinity', 0, 501, 2000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:       2500,
 			`(false, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`: 12_000,
 			`(true, '-infinity', 0, 501, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:  12_000,
 			`(false, '-infinity', 0, 4900, 2000, 'file', NULL, NULL, NULL, NULL, NULL, false)`:   12_000,
@@ -189,6 +187,16 @@ func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 			slices.Sort(ids)
 			if n := len(slices.Compact(ids)); n != 40_000 || len(ids) != n {
 				t.Errorf("by freshness %v: %d of 40,000 on the pages, %d different ones", byFreshness, len(ids), n)
+			}
+		}
+	})
+	b.exec(`UPDATE connector_freshness SET fresh_until = fresh_until`) // nothing is vacuumed since: each entry that is looked at costs a page
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: groups}, func(tx pgx.Tx) {
+		for _, byFreshness := range []bool{false, true} {
+			if n, plan := buffersOf(t, tx, fmt.Sprintf(`SELECT * FROM api.list_connectors(%v, '-infinity', 0, 501, 2000, NULL, NULL, NULL, NULL, NULL, NULL, false)`, byFreshness)); n > 15_000 {
+				t.Errorf("by freshness %v: a long page reads %d buffers:\n%s", byFreshness, n, plan)
+			} else {
+				t.Logf("by freshness %v: %d buffers", byFreshness, n)
 			}
 		}
 	})
