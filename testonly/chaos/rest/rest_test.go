@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,14 +15,16 @@ import (
 	"github.com/echomind/sync/testonly/chaos/audit"
 )
 
-// person is somebody with one connector, whose replicas answer one after the other as the handlers do.
-func person(t *testing.T, replicas ...http.HandlerFunc) (*Person, *[]*http.Request) {
+// person is somebody with one connector, whose replicas answer one after the other as the handlers do, and what the replicas were asked.
+func person(t *testing.T, replicas ...http.HandlerFunc) (*Person, func() []*http.Request) {
 	t.Helper()
-	seen, turn := &[]*http.Request{}, 0
+	var mu sync.Mutex
+	var asked []*http.Request
 	serve := func(w http.ResponseWriter, r *http.Request) {
-		*seen = append(*seen, r)
-		answer := replicas[min(turn, len(replicas)-1)]
-		turn++
+		mu.Lock()
+		answer := replicas[min(len(asked), len(replicas)-1)]
+		asked = append(asked, r)
+		mu.Unlock()
 		answer(w, r)
 	}
 	var addresses []string
@@ -32,7 +36,11 @@ func person(t *testing.T, replicas ...http.HandlerFunc) (*Person, *[]*http.Reque
 	p := NewPerson(7, "token", "web", addresses, rand.New(rand.NewPCG(1, 1)), slog.New(slog.DiscardHandler))
 	t.Cleanup(p.http.CloseIdleConnections)
 	p.sources = []*source{{id: 12, name: "before"}}
-	return p, seen
+	return p, func() []*http.Request {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(asked)
+	}
 }
 
 func says(status int, body string, header ...string) http.HandlerFunc {
@@ -55,14 +63,14 @@ func TestAChangeWithoutAnAnswerIsRepeatedWithItsKeyAtTheOtherReplica(t *testing.
 	made := p.record.Asked[0]
 	require.Equal(t, audit.Done, made.Outcome)
 	require.Equal(t, "connectors.sync", made.Action)
-	require.Len(t, made.Requests, len(*seen))
+	require.Len(t, made.Requests, len(seen()))
 	ids, hosts := map[string]bool{}, map[string]bool{}
-	for i, r := range *seen {
+	for i, r := range seen() {
 		require.Equal(t, made.Name, r.Header.Get("Idempotency-Key"))
 		require.Equal(t, made.Requests[i], r.Header.Get("X-Request-Id"))
 		ids[r.Header.Get("X-Request-Id")], hosts[r.Host] = true, true
 	}
-	require.Len(t, ids, len(*seen))
+	require.Len(t, ids, len(seen()))
 	require.Len(t, hosts, 2)
 	require.Empty(t, p.record.Wrong)
 	require.Equal(t, 2, p.record.Answers)
@@ -99,7 +107,7 @@ func TestAnUpdateWithoutAnAnswerIsMadeWhereTheConnectorHasItsName(t *testing.T) 
 			p.update(t.Context(), p.sources[0])
 			require.Equal(t, want, p.record.Asked[0].Outcome)
 			require.Equal(t, want == audit.Done, len(p.sources) == 1, "one whose state nobody knows is left alone")
-			require.Equal(t, `"1"`, (*seen)[2].Header.Get("If-Match"))
+			require.Equal(t, `"1"`, seen()[2].Header.Get("If-Match"))
 		})
 	}
 }
