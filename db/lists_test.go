@@ -36,11 +36,12 @@ var listFilters = []struct{ args, means string }{
 // Page by page, whoever asks, in either order, with every filter, however little one page looks at: what api.connectors shows, once, in its order.
 func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	b := newBase(t)
-	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
+	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'source')`)
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, status, fresh_within_minutes, last_sync_at)
 		SELECT 'c' || n, CASE WHEN n % 11 = 0 THEN 'word_count' WHEN n % 3 = 0 THEN 'file' ELSE 'web' END, 1 + n % 5, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n % 4 END,
 			CASE WHEN n % 13 = 0 THEN 'DISABLED' ELSE 'ACTIVE' END, CASE WHEN n % 2 = 0 THEN 60 END, CASE WHEN n % 7 > 0 THEN now() - n * interval '1 minute' END
 		FROM generate_series(1, 300) n, LATERAL (SELECT (ARRAY['user', 'group', 'org', 'user'])[1 + n % 4] AS scope) k`)
+	b.exec(`UPDATE connector_types SET kind = 'job' WHERE name = 'word_count'`) // by hand: who sees its connectors changes
 	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g2' WHERE id % 17 = 0`)
 	b.exec(`UPDATE connectors SET scope = 'org', scope_id = NULL WHERE id % 19 = 0`)
 	b.exec(`UPDATE connectors SET user_id = 3 WHERE id % 23 = 0`)
@@ -83,6 +84,15 @@ func TestNothingIsListedOfConnectorsThatWereTruncated(t *testing.T) {
 			t.Errorf("%v are listed", listed)
 		}
 	})
+}
+
+// A page token says the place in JSON, which has no year of five digits.
+func TestNoPlaceByFreshnessIsBeyondTheLastMomentOfAConnector(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id, created_at, fresh_within_minutes) VALUES ('a', 'web', 7, '9999-01-01 00:00+00', NULL), ('b', 'web', 7, '9999-01-01 00:00+00', 60)`)
+	if last := one[string](b, `SELECT to_char(max(fresh_until) AT TIME ZONE 'UTC', 'YYYY') FROM connector_freshness`); last != "9999" {
+		t.Errorf("one is at the year %s", last)
+	}
 }
 
 // walked is what api.list_connectors lists, page by page.

@@ -20,8 +20,9 @@ BEGIN
             place := api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id);
         END IF;
         INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by)
-        VALUES (NEW.id, NEW.type, CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
-            ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END, place)
+        VALUES (NEW.id, NEW.type, least('9999-01-01 00:00+00',   -- the last that a connector may have, and that JSON can say
+            CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
+                ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END), place)
         ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by);
     END IF;
     RETURN NULL;
@@ -54,6 +55,18 @@ DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
 CREATE INDEX CONCURRENTLY connector_freshness_seen ON connector_freshness (seen_by, connector_id);
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 CREATE INDEX CONCURRENTLY connector_freshness_seen_order ON connector_freshness (seen_by, fresh_until, connector_id);
+
+-- Who sees a connector is by its type's kind, too. Only a database's owner can change that, by hand.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION connector_types_note_kind() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c WHERE c.type = NEW.name AND f.connector_id = c.id;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER connector_types_kind_changed AFTER UPDATE OF kind ON connector_types FOR EACH ROW WHEN (NEW.kind <> OLD.kind) EXECUTE FUNCTION connector_types_note_kind();
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION connector_types_note_kind() FROM PUBLIC;
 
 -- As whom the viewer sees connectors, superadmins apart, who see all.
 -- +goose StatementBegin
@@ -241,6 +254,8 @@ EXCEPTION WHEN lock_not_available THEN
     UPDATE webhook_turns t SET look_at = least(t.look_at, clock_timestamp() + interval '15 seconds'), is_called = true WHERE t.webhook_id = webhook AND t.look_at IS NOT NULL;
 END $$;
 -- +goose StatementEnd
+DROP TRIGGER IF EXISTS connector_types_kind_changed ON connector_types;
+DROP FUNCTION IF EXISTS connector_types_note_kind();
 DROP FUNCTION IF EXISTS api.list_connectors(boolean, timestamptz, integer, integer, integer, text, text, text, integer, text, text, boolean);
 DROP FUNCTION IF EXISTS api.sees_as();
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
