@@ -8,13 +8,14 @@ import (
 )
 
 // A transaction that stands keeps the migration from the table of connectors: meanwhile they are synced, and given away.
-func TestWhoSeesAConnectorIsRightThatIsGivenAwayWhileTheMigrationWaits(t *testing.T) {
+func TestWhatAConnectorBecomesWhileTheMigrationOfListsWaitsIsNoted(t *testing.T) {
 	b := newBase(t)
 	if err := db.Down(t.Context(), b.url, false); err != nil {
 		t.Fatal(err)
 	}
 	given := one[int32](b, `INSERT INTO connectors (name, type, user_id, fresh_within_minutes) VALUES ('given', 'web', 7, 60) RETURNING id`)
 	held := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('held', 'web', 7) RETURNING id`)
+	off := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('off', 'web', 7) RETURNING id`)
 	holder := connectTo(t, b.url)
 	holder.exec(`BEGIN`)
 	holder.exec(`UPDATE connectors SET name = 'still held' WHERE id = $1`, held)
@@ -29,11 +30,15 @@ func TestWhoSeesAConnectorIsRightThatIsGivenAwayWhileTheMigrationWaits(t *testin
 	}
 	b.exec(`UPDATE connectors SET fresh_within_minutes = 90 WHERE id = $1`, given)
 	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'eng' WHERE id = $1`, given)
+	b.moves("true", `SELECT moves.disable($1)`, off)
 	holder.exec(`COMMIT`)
 	if err := <-up; err != nil {
 		t.Fatal(err)
 	}
 	if seenBy := one[string](b, `SELECT seen_by FROM connector_freshness WHERE connector_id = $1`, given); seenBy != "group:eng" {
 		t.Errorf("it is seen by %s, want group:eng", seenBy)
+	}
+	if status := one[string](b, `SELECT string_agg(status, ',' ORDER BY connector_id) FROM connector_freshness`); status != ",,DISABLED" {
+		t.Errorf("the statuses are %s, want that of the last", status)
 	}
 }

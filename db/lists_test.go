@@ -21,6 +21,10 @@ var listFilters = []struct{ args, means string }{
 	{`NULL, 'C7', NULL, NULL, NULL, NULL, false`, `name LIKE '%c7%'`},
 	{`NULL, '', NULL, NULL, NULL, NULL, false`, `true`},
 	{`NULL, NULL, 'DISABLED', NULL, NULL, NULL, false`, `status = 'DISABLED'`},
+	{`NULL, NULL, 'ERROR', NULL, NULL, NULL, false`, `status = 'ERROR'`},
+	{`NULL, NULL, 'ACTIVE', NULL, NULL, NULL, false`, `status = 'ACTIVE'`},
+	{`'web', NULL, 'ERROR', NULL, 'group', 'g2', false`, `type = 'web' AND status = 'ERROR' AND scope = 'group' AND scope_id = 'g2'`},
+	{`NULL, 'c', 'DISABLED', 3, NULL, NULL, true`, `status = 'DISABLED' AND user_id = 3 AND coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp()`},
 	{`NULL, NULL, NULL, 3, NULL, NULL, false`, `user_id = 3`},
 	{`NULL, NULL, NULL, 3, 'user', NULL, false`, `user_id = 3 AND scope = 'user'`},
 	{`NULL, NULL, NULL, NULL, 'user', NULL, false`, `scope = 'user'`},
@@ -45,6 +49,10 @@ func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g2' WHERE id % 17 = 0`)
 	b.exec(`UPDATE connectors SET scope = 'org', scope_id = NULL WHERE id % 19 = 0`)
 	b.exec(`UPDATE connectors SET user_id = 3 WHERE id % 23 = 0`)
+	b.exec(`SET echomind.moving = 'on'`)
+	b.exec(`UPDATE connectors SET status = 'ERROR' WHERE id % 5 = 0`)
+	b.exec(`UPDATE connectors SET status = CASE status WHEN 'ERROR' THEN 'DISABLED' ELSE 'ACTIVE' END WHERE id % 3 = 0`)
+	b.exec(`RESET echomind.moving`)
 	b.exec(`DELETE FROM connectors WHERE id % 29 = 0`)
 	for _, who := range []identity.Who{
 		{UserID: 3, Role: identity.User},
@@ -130,10 +138,11 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connector_types (name, kind) VALUES ('word_count', 'job')`)
-	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at)
-		SELECT 'c', CASE WHEN n % 100 = 0 THEN 'word_count' ELSE 'web' END, 10 + n % 1000, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n / 3 % 2 END, now() - n * interval '1 second'
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at, status)
+		SELECT 'c', CASE WHEN n % 100 = 0 THEN 'word_count' ELSE 'web' END, 10 + n % 1000, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n / 3 % 2 END, now() - n * interval '1 second',
+			CASE WHEN n > 59900 THEN 'ERROR' ELSE 'ACTIVE' END
 		FROM generate_series(1, 60000) n, LATERAL (SELECT (ARRAY['user', 'group', 'org'])[1 + n % 3] AS scope) k`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
 	many := make([]string, 1000)
@@ -152,6 +161,10 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:              120 + 4*int64(len(who.Groups)),
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:               120 + 4*int64(len(who.Groups)),
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, NULL, NULL, true)`:                120 + 4*int64(len(who.Groups)),
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, 'ERROR', NULL, NULL, NULL, false)`:           120 + 4*int64(len(who.Groups)),
+				`(true, '-infinity', 0, 51, 10000, NULL, NULL, 'ERROR', NULL, NULL, NULL, false)`:            120 + 4*int64(len(who.Groups)),
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, 'DISABLED', NULL, NULL, NULL, true)`:         120 + 4*int64(len(who.Groups)),
+				`(true, '-infinity', 0, 51, 10000, 'web', 'c', 'ERROR', NULL, NULL, NULL, false)`:            600 + 4*int64(len(who.Groups)),
 				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, 'group', 'g1', false)`:            1500,
@@ -173,7 +186,7 @@ func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'team-' || n % 200, now() - n * interval '1 second' FROM generate_series(1, 40000) n`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
 	groups := make([]string, 200)
@@ -219,7 +232,7 @@ func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
 	b.exec(`ANALYZE connectors, connector_freshness`)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'new', now() FROM generate_series(1, 2000) n`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE scope = 'group'`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors WHERE scope = 'group'`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: []string{"new"}}, func(tx pgx.Tx) {
 		if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors(false, '-infinity', 0, 51, 20000, 'file', NULL, NULL, NULL, 'group', 'new', false)`); n > 20_000 {

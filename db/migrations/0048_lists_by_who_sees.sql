@@ -3,7 +3,8 @@
 -- expand
 -- Who sees a connector stands beside until when it is fresh: api.webhook_place, as org, job, user:7 or group:eng. A list reads the first of each that its viewer belongs to, in its order, and
 -- stops at a page, where it read all that the viewer sees. A table of its own, so that no move of connectors writes a further index.
-ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text;
+-- So does its status where that is ERROR or DISABLED ('' where it is another): few of a million are, and who looks for them reads no others.
+ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text, ADD COLUMN IF NOT EXISTS status text;
 -- The function and the trigger are one statement, and so one transaction: no change of who sees a connector comes between the first that writes it down and those that are noted.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
@@ -19,21 +20,22 @@ BEGIN
         IF TG_OP = 'INSERT' OR (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
             place := api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id);
         END IF;
-        INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by)
+        INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by, status)
         VALUES (NEW.id, NEW.type, least('9999-01-01 00:00+00',   -- the last that a connector may have, and that JSON can say
             CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
-                ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END), place)
-        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by);
+                ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END), place, CASE WHEN NEW.status IN ('ERROR', 'DISABLED') THEN NEW.status ELSE '' END)
+        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by), status = EXCLUDED.status;
     END IF;
     RETURN NULL;
 END $$;
-CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at ON connectors FOR EACH ROW
+CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at, status ON connectors FOR EACH ROW
     WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes)
+        OR NEW.status <> OLD.status AND (NEW.status IN ('ERROR', 'DISABLED') OR OLD.status IN ('ERROR', 'DISABLED'))
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
 CREATE OR REPLACE TRIGGER connectors_freshness_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_freshness();
 -- +goose StatementEnd
--- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
+-- Those that are there, a thousand to a transaction. What a change of one writes meanwhile is left alone.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -43,8 +45,9 @@ BEGIN
     LOOP
         SELECT max(p.connector_id) INTO through FROM (SELECT f.connector_id FROM connector_freshness f WHERE f.connector_id > after ORDER BY f.connector_id LIMIT 1000) p;
         EXIT WHEN through IS NULL;
-        UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c
-        WHERE f.connector_id > after AND f.connector_id <= through AND f.seen_by IS NULL AND c.id = f.connector_id;
+        UPDATE connector_freshness f SET seen_by = coalesce(f.seen_by, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id)),
+            status = coalesce(f.status, CASE WHEN c.status IN ('ERROR', 'DISABLED') THEN c.status ELSE '' END)
+        FROM connectors c WHERE f.connector_id > after AND f.connector_id <= through AND (f.seen_by IS NULL OR f.status IS NULL) AND c.id = f.connector_id;
         COMMIT;
         after := through;
     END LOOP;
@@ -55,6 +58,15 @@ DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
 CREATE INDEX CONCURRENTLY connector_freshness_seen ON connector_freshness (seen_by, connector_id);
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 CREATE INDEX CONCURRENTLY connector_freshness_seen_order ON connector_freshness (seen_by, fresh_until, connector_id);
+-- The same of those with a status, for superadmins and for others.
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status;
+CREATE INDEX CONCURRENTLY connector_freshness_status ON connector_freshness (status, connector_id) WHERE status <> '';
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status_order;
+CREATE INDEX CONCURRENTLY connector_freshness_status_order ON connector_freshness (status, fresh_until, connector_id) WHERE status <> '';
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status;
+CREATE INDEX CONCURRENTLY connector_freshness_seen_status ON connector_freshness (seen_by, status, connector_id) WHERE status <> '';
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status_order;
+CREATE INDEX CONCURRENTLY connector_freshness_seen_status_order ON connector_freshness (seen_by, status, fresh_until, connector_id) WHERE status <> '';
 
 -- Who sees a connector is by its type's kind, too. Only a database's owner can change that, by hand.
 -- +goose StatementBegin
@@ -92,8 +104,9 @@ DECLARE
     narrow     text[] := CASE WHEN of_scope = 'system' THEN '{job}' WHEN of_scope = 'org' THEN '{org,job}' WHEN of_scope = 'group' THEN ARRAY['group:' || of_scope_id, 'job']
         WHEN of_scope = 'user' THEN ARRAY['user:' || owner, 'job'] END;
     ways       text[];
+    is_noted   boolean := of_status IN ('ERROR', 'DISABLED');   -- null: no status is asked for
     conditions text := concat(CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
-        CASE WHEN of_status IS NOT NULL THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
+        CASE WHEN NOT is_noted THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
         CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
     -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
     found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
@@ -117,6 +130,9 @@ BEGIN
     END IF;
     IF ways IS NOT NULL THEN
         behind := 'f.seen_by = w.seen_by AND ' || behind;
+    END IF;
+    IF is_noted THEN
+        behind := format('f.status = %L AND ', of_status) || behind;
     END IF;
     each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
     is_bound := is_bound OR cardinality(ways)::bigint * page > 100000;   -- a long page of somebody in very many groups
@@ -258,6 +274,10 @@ DROP TRIGGER IF EXISTS connector_types_kind_changed ON connector_types;
 DROP FUNCTION IF EXISTS connector_types_note_kind();
 DROP FUNCTION IF EXISTS api.list_connectors(boolean, timestamptz, integer, integer, integer, text, text, text, integer, text, text, boolean);
 DROP FUNCTION IF EXISTS api.sees_as();
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status_order;
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status;
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status_order;
+DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
 DROP TRIGGER IF EXISTS connectors_freshness_none ON connectors;
@@ -280,4 +300,4 @@ CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, fre
     WHEN ((NEW.type, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.fresh_within_minutes)
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
-ALTER TABLE connector_freshness DROP COLUMN IF EXISTS seen_by;
+ALTER TABLE connector_freshness DROP COLUMN IF EXISTS seen_by, DROP COLUMN IF EXISTS status;

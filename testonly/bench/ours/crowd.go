@@ -43,8 +43,8 @@ func (s *System) Crowd(ctx context.Context, n int) error {
 		return execute(ctx, conn,
 			statement{like, []any{n, crowdOwners, models, before}},
 			statement{`SELECT setval(pg_get_serial_sequence('connectors', 'id'), max(id)) FROM connectors`, nil},
-			statement{`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by) SELECT c.id, c.type, CASE WHEN c.fresh_within_minutes IS NULL THEN c.created_at + make_interval(mins => 52560000)
-				ELSE c.last_sync_at + make_interval(mins => c.fresh_within_minutes) END, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c ON CONFLICT DO NOTHING`, nil},
+			statement{`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by, status) SELECT c.id, c.type, CASE WHEN c.fresh_within_minutes IS NULL THEN c.created_at + make_interval(mins => 52560000)
+				ELSE c.last_sync_at + make_interval(mins => c.fresh_within_minutes) END, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), CASE WHEN c.status IN ('ERROR', 'DISABLED') THEN c.status ELSE '' END FROM connectors c ON CONFLICT DO NOTHING`, nil},
 			statement{`TRUNCATE owner_counts`, nil},
 			statement{`INSERT INTO owner_counts (user_id, connectors) SELECT c.user_id, count(*) FROM connectors c GROUP BY c.user_id`, nil},
 			statement{`INSERT INTO documents (connector_id, source_id, title, status, config_version)
