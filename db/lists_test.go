@@ -22,6 +22,8 @@ var listFilters = []struct{ args, means string }{
 	{`NULL, '', NULL, NULL, NULL, NULL, false`, `true`},
 	{`NULL, NULL, 'DISABLED', NULL, NULL, NULL, false`, `status = 'DISABLED'`},
 	{`NULL, NULL, 'ERROR', NULL, NULL, NULL, false`, `status = 'ERROR'`},
+	{`NULL, NULL, 'SYNCING', NULL, NULL, NULL, false`, `status = 'SYNCING'`},
+	{`NULL, 'c', 'SYNCING', 3, NULL, NULL, true`, `status = 'SYNCING' AND user_id = 3 AND coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp()`},
 	{`NULL, NULL, 'ACTIVE', NULL, NULL, NULL, false`, `status = 'ACTIVE'`},
 	{`'web', NULL, 'ERROR', NULL, 'group', 'g2', false`, `type = 'web' AND status = 'ERROR' AND scope = 'group' AND scope_id = 'g2'`},
 	{`NULL, 'c', 'DISABLED', 3, NULL, NULL, true`, `status = 'DISABLED' AND user_id = 3 AND coalesce(last_sync_at, created_at) + make_interval(mins => fresh_within_minutes) < clock_timestamp()`},
@@ -52,7 +54,10 @@ func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	b.exec(`SET echomind.moving = 'on'`)
 	b.exec(`UPDATE connectors SET status = 'ERROR' WHERE id % 5 = 0`)
 	b.exec(`UPDATE connectors SET status = CASE status WHEN 'ERROR' THEN 'DISABLED' ELSE 'ACTIVE' END WHERE id % 3 = 0`)
+	b.exec(`UPDATE connectors SET status = 'SYNCING', run_id = gen_random_uuid() WHERE id % 7 = 0`)
 	b.exec(`RESET echomind.moving`)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT run_id, id, user_id, type, 'schedule', now(), now(), now(), 1 FROM connectors WHERE run_id IS NOT NULL`)
 	b.exec(`DELETE FROM connectors WHERE id % 29 = 0`)
 	for _, who := range []identity.Who{
 		{UserID: 3, Role: identity.User},
@@ -164,6 +169,8 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 				`(false, '-infinity', 0, 51, 20000, NULL, NULL, 'ERROR', NULL, NULL, NULL, false)`:           120 + 4*int64(len(who.Groups)),
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, 'ERROR', NULL, NULL, NULL, false)`:            120 + 4*int64(len(who.Groups)),
 				`(false, '-infinity', 0, 51, 20000, NULL, NULL, 'DISABLED', NULL, NULL, NULL, true)`:         120 + 4*int64(len(who.Groups)),
+				`(false, '-infinity', 0, 51, 20000, NULL, NULL, 'SYNCING', NULL, NULL, NULL, false)`:         120 + 4*int64(len(who.Groups)),
+				`(true, '-infinity', 0, 51, 10000, 'web', NULL, 'PENDING', NULL, NULL, NULL, false)`:         120 + 5*int64(len(who.Groups)),
 				`(true, '-infinity', 0, 51, 10000, 'web', 'c', 'ERROR', NULL, NULL, NULL, false)`:            600 + 4*int64(len(who.Groups)),
 				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,

@@ -118,6 +118,7 @@ DECLARE
     until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
     place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
     behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
+    wanted     text := concat(conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END);
     found_rows integer;
 BEGIN
     IF array_position(narrow, NULL) IS NOT NULL THEN   -- of which group, or whose, is not said
@@ -141,12 +142,20 @@ BEGIN
             SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, place, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
+    -- Fewer are in flight than it looks at: it looks at these.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT look + 1) r) <= look THEN
+        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT DISTINCT o.connector_id FROM open_runs o) r
+                CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
+                until, found, replace(behind, 'w.seen_by', 'ANY ($1)'), wanted, place)
+            USING ways, after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
+        RETURN;
+    END IF;
     IF through_id IS NOT NULL THEN
         behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
+            SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, found, behind, wanted, place, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL THEN
