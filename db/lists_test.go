@@ -229,3 +229,36 @@ func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
 		}
 	})
 }
+
+// Statistics are of a time when everybody saw all that there was: by them, each group sees as many, and the index of all would do, which has what others see between them.
+func TestAPageOfGroupsThatAreNewerThanStatisticsReadsNothingOfOthers(t *testing.T) {
+	b := newBase(t)
+	b.exec(`ALTER TABLE connector_freshness SET (autovacuum_enabled = off)`)
+	fill := func(what string) {
+		b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+		b.exec(`WITH added AS (INSERT INTO connectors (name, type, user_id, scope, last_sync_at) ` + what + ` RETURNING *)
+			INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM added`)
+		b.exec(`SET session_replication_role = 'origin'`)
+	}
+	fill(`SELECT 'c', 'web', 9, 'org', now() - n * interval '1 second' FROM generate_series(1, 10000) n`)
+	b.exec(`ANALYZE connectors, connector_freshness`)
+	fill(`SELECT 'c', 'web', 10 + n % 100, 'user', now() - n * interval '1 second' FROM generate_series(1, 20000) n`)
+	groups := make([]string, 20)
+	for i := range groups {
+		groups[i] = fmt.Sprint("team-", i)
+	}
+	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: groups}, func(tx pgx.Tx) {
+		for call, most := range map[string]int64{
+			`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:      300,
+			`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, NULL, NULL, false)`:       300,
+			`(false, '-infinity', 0, 51, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`: 1500,
+			`(true, '-infinity', 0, 51, 2000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:  1500,
+		} {
+			if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors`+call); n > most {
+				t.Errorf("%s reads %d buffers, want at most %d:\n%s", call, n, most, plan)
+			} else {
+				t.Logf("%d buffers: %s", n, call)
+			}
+		}
+	})
+}

@@ -105,6 +105,8 @@ DECLARE
     until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
     place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
     behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
+    -- Who sees them is in the order, too, and no plain equality, which the planner takes out of it: another index has them in the order of the rest, with what all others see between them.
+    ordered    text := place;
     found_rows integer;
 BEGIN
     IF array_position(narrow, NULL) IS NOT NULL THEN   -- of which group, or whose, is not said
@@ -116,13 +118,14 @@ BEGIN
         ways := ARRAY(SELECT w FROM unnest(api.sees_as()) w WHERE narrow IS NULL OR w = ANY (narrow));
     END IF;
     IF ways IS NOT NULL THEN
-        behind := 'f.seen_by = w.seen_by AND ' || behind;
+        behind := 'f.seen_by = ANY (ARRAY[w.seen_by]) AND ' || behind;
+        ordered := 'f.seen_by, ' || place;
     END IF;
     each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
     is_bound := is_bound OR cardinality(ways)::bigint * page > 100000;   -- a long page of somebody in very many groups
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, place, replace(place, 'f.', 'n.'))
+            SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, ordered, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
     IF through_id IS NOT NULL THEN
@@ -130,7 +133,7 @@ BEGIN
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
             SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, place, replace(place, 'f.', 'n.'))
+            until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, ordered, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL THEN
