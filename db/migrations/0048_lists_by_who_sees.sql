@@ -168,7 +168,7 @@ EXCEPTION WHEN lock_not_available THEN
 END $$;
 -- +goose StatementEnd
 
--- As migration 44 has it, but no key of a request and no link that still counts is read.
+-- As migration 44 has it, but no key of a request and no link that still counts is read, and a token that somebody holds is left to a later sweep.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION moves.keep_audit(retention interval, batch integer, OUT removed integer)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '1s' SET echomind.keeping = 'on' SET enable_seqscan = off AS $$
@@ -184,11 +184,11 @@ BEGIN
     DELETE FROM audit a WHERE a.id IN (SELECT e.id FROM (SELECT o.id, o.at FROM audit o ORDER BY o.id LIMIT batch) e WHERE e.at < oldest);
     GET DIAGNOSTICS removed = ROW_COUNT;
     -- Those that were made through one of them are over for as long, and go before it.
-    SELECT array_agg(o.id) INTO over FROM (SELECT k.id FROM access_tokens k WHERE least(k.revoked_at, k.expires_at) < oldest ORDER BY least(k.revoked_at, k.expires_at) LIMIT batch) o;
-    DELETE FROM access_tokens t WHERE t.id IN (SELECT m.id FROM access_tokens m WHERE m.made_through && over LIMIT batch);
+    SELECT array_agg(o.id) INTO over FROM (SELECT k.id FROM access_tokens k WHERE least(k.revoked_at, k.expires_at) < oldest ORDER BY least(k.revoked_at, k.expires_at) LIMIT batch FOR UPDATE SKIP LOCKED) o;
+    DELETE FROM access_tokens t WHERE t.id IN (SELECT m.id FROM access_tokens m WHERE m.made_through && over LIMIT batch FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS more = ROW_COUNT;
     removed := removed + more;
-    DELETE FROM access_tokens t WHERE t.id = ANY (over) AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_through && over);
+    DELETE FROM access_tokens t WHERE t.id = ANY (over) AND NOT EXISTS (SELECT FROM access_tokens m WHERE m.made_through @> ARRAY[t.id]);
     GET DIAGNOSTICS more = ROW_COUNT;
     removed := removed + more;
     DELETE FROM sign_in_links l WHERE l.code_sha256 IN (SELECT o.code_sha256 FROM sign_in_links o
