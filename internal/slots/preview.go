@@ -64,13 +64,13 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 	return all[:min(len(all), most)]
 }
 
-// left are the slots up to a moment whose verdict is known, and written when their period is over. Those behind one that waits have a line of their own.
+// left are the slots up to a moment whose verdict is known, and written when their period is over. Those behind one that waits have a line of their own; which sync they came in is not known, as that one's may be another.
 func (s Schedule) left(state State, until time.Time) (all []Answer) {
-	behind := false
+	behind, waits := false, false
 	for _, part := range s.parts(state, until) {
 		switch {
-		case part.waits: // for the end of a window
-			behind = true
+		case part.waits, waits && part.Reason == NotOver:
+			behind, waits = true, true
 			continue
 		case behind:
 			all = append(all, part.Answer)
