@@ -262,3 +262,19 @@ func TestAPageOfGroupsThatAreNewerThanStatisticsReadsNothingOfOthers(t *testing.
 		}
 	})
 }
+
+// In the order of freshness none is late behind one that is not.
+func TestAListOfLateOnesEndsWhereTheLastIsLate(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id, fresh_within_minutes, last_sync_at) SELECT 'c', 'web', 7, 60, now() - CASE WHEN n <= 5 THEN interval '2 hours' ELSE interval '1 minute' END FROM generate_series(1, 60) n`)
+	for _, who := range []identity.Who{{UserID: 7, Role: identity.User}, {UserID: 1, Role: identity.Superadmin}} {
+		b.serves(who, func(tx pgx.Tx) {
+			for filter, most := range map[string]int{`NULL, 'nowhere', NULL, NULL, NULL, NULL, true`: 0, `'web', NULL, NULL, NULL, NULL, NULL, true`: 5} {
+				listed := one[int](b, `SELECT count(*) FROM api.list_connectors(true, '-infinity', 0, 10, 20, `+filter+`)`)
+				if listed != most {
+					t.Errorf("%s, filter %s: %d rows, want %d and no end of what was looked at", who.Role, filter, listed, most)
+				}
+			}
+		})
+	}
+}

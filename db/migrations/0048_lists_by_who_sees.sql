@@ -87,6 +87,7 @@ CREATE OR REPLACE FUNCTION api.list_connectors(by_freshness boolean, after times
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    moment     timestamptz := clock_timestamp();
     sees_all   boolean := api.is_superadmin();
     -- Who sees what the filter asks for: all, where it does not say.
     narrow     text[] := CASE WHEN of_scope = 'system' THEN '{job}' WHEN of_scope = 'org' THEN '{org,job}' WHEN of_scope = 'group' THEN ARRAY['group:' || of_scope_id, 'job']
@@ -134,9 +135,9 @@ BEGIN
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
             SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
             until, found, behind, conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END, ordered, replace(place, 'f.', 'n.'))
-        USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, clock_timestamp(), of_type, named, of_status, owner, of_scope, of_scope_id;
+        USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
-    IF found_rows < page AND through_id IS NOT NULL THEN
+    IF found_rows < page AND through_id IS NOT NULL AND NOT (is_late AND by_freshness AND through >= moment) THEN   -- none is late behind that
         RETURN QUERY SELECT through_id, through, true;
     END IF;
 END $$;
