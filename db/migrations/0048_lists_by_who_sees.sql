@@ -127,7 +127,7 @@ BEGIN
         ordered := 'f.seen_by, ' || place;
     END IF;
     each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
-    is_bound := is_bound OR cardinality(ways)::bigint * page > 100000;   -- a long page of somebody in very many groups
+    is_bound := is_bound OR cardinality(ways)::bigint * page > 2 * least(look, 100000);   -- a page of somebody in very many groups
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
             SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, ordered, replace(place, 'f.', 'n.'))
