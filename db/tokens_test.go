@@ -194,6 +194,28 @@ func TestTokensThatAreOverForLongGoWithThoseThatWereMadeThroughThem(t *testing.T
 	}
 }
 
+// Others go, and it goes when it is free.
+func TestATokenThatSomebodyHoldsKeepsNothingElseFromGoing(t *testing.T) {
+	b := newBase(t)
+	root, other := b.token(7, identity.User, never), b.token(7, identity.User, never)
+	held := b.made(root, 7, identity.User, never)
+	b.made(root, 7, identity.User, never)
+	b.exec(`UPDATE access_tokens SET revoked_at = clock_timestamp() - interval '31 days' WHERE id = ANY ($1)`, []int32{root, other})
+	holder := connectTo(t, b.url)
+	for _, step := range []struct {
+		holds int32
+		left  string
+	}{{held, fmt.Sprint(root, held)}, {root, fmt.Sprint(root, held)}, {0, ""}} {
+		holder.exec(`BEGIN`)
+		holder.exec(`SELECT FROM access_tokens WHERE id = $1 FOR UPDATE`, step.holds)
+		b.exec(`SELECT moves.keep_audit('30 days', 4)`)
+		if left := one[string](b, `SELECT coalesce(string_agg(id::text, ' ' ORDER BY id), '') FROM access_tokens`); left != step.left {
+			t.Errorf("while %d is held: %q are left, want %q", step.holds, left, step.left)
+		}
+		holder.exec(`COMMIT`)
+	}
+}
+
 // An entry of a group says whose membership it was.
 func TestTheAuditSaysWhoWasMadeToLeadAGroup(t *testing.T) {
 	b := newBase(t)

@@ -263,6 +263,10 @@ func (l Look) cronEntries(c Connector, b begun, afresh bool) ([]slots.Entry, err
 	if !b.isOn {
 		from := l.From
 		if !afresh && c.NextSyncAt != nil && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) { // put off
+			if c.NextSyncAt.After(l.Until) {
+				all := s.PutOff(state, from, l.Until)
+				return all[:min(len(all), l.Most)], nil
+			}
 			from = later(from, *c.NextSyncAt)
 		}
 		return s.Preview(state, from, l.Until, l.Takes, l.Most), nil

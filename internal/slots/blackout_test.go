@@ -2,6 +2,7 @@ package slots
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -149,5 +150,19 @@ func TestAPreviewHasALineOfItsOwnForWhatIsSkippedBehindASlotThatWaits(t *testing
 	all := s.Preview(State{Through: at("2026-02-06 00:00")}, at("2026-02-06 00:00"), at("2026-02-06 13:00"), 0, 10)
 	if len(all) != 2 || all[0].Count != 1 || all[1].Count != 1 || !all[1].First.Equal(at("2026-02-06 12:00")) {
 		t.Errorf("%+v", all)
+	}
+}
+
+// The run of one that waits is another sync, before which they came.
+func TestAPreviewSaysNothingOfSlotsInFlightBehindOneThatWaits(t *testing.T) {
+	b := blackout(t, "morning", false, "UTC", calendars.Entry{Name: "morning", Start: "2026-02-06T08:00", End: "2026-02-06T14:00"})
+	b.Spread = 0
+	s := schedule(t, "0 * * * *", "UTC", Policies{CatchUp: CatchUpAll, Most: 10}).Under(1, []Blackout{b})
+	preview := func(until string) []Entry {
+		return s.Preview(State{Through: at("2026-02-06 07:30")}, at("2026-02-06 07:30"), at(until), 75*time.Minute, 100)
+	}
+	said, later := preview("2026-02-06 14:30"), preview("2026-02-06 20:30")
+	if n := len(said); n == 0 || !slices.Equal(said, later[:n]) {
+		t.Errorf("it says %v, and of longer %v", said, later)
 	}
 }

@@ -33,12 +33,8 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 			if !is {
 				break
 			}
-			if h.Until.After(until) { // what becomes of those that wait is decided at its end
-				for _, a := range s.left(state, latest(now, until)) {
-					if a.Verdict == Skipped {
-						all = answered(all, []Answer{a})
-					}
-				}
+			if h.Until.After(until) {
+				all = append(all, s.PutOff(state, now, until)...)
 				return all[:min(len(all), most)]
 			}
 			now, waits = h.Until, Waits(h)
@@ -64,13 +60,23 @@ func (s Schedule) Preview(state State, from, until time.Time, takes time.Duratio
 	return all[:min(len(all), most)]
 }
 
-// left are the slots up to a moment whose verdict is known, and written when their period is over. Those behind one that waits have a line of their own.
+// PutOff is what is known at a moment of the slots until another, where one waits for the end of a window behind that: what becomes of those that wait is decided then.
+func (s Schedule) PutOff(state State, from, until time.Time) (all []Entry) {
+	for _, a := range s.left(state, latest(from, until)) {
+		if a.Verdict == Skipped {
+			all = append(all, Entry(a))
+		}
+	}
+	return all
+}
+
+// left are the slots up to a moment whose verdict is known, and written when their period is over. Those behind one that waits have a line of their own; which sync they came in is not known, as that one's may be another.
 func (s Schedule) left(state State, until time.Time) (all []Answer) {
-	behind := false
+	behind, waits := false, false
 	for _, part := range s.parts(state, until) {
 		switch {
-		case part.waits: // for the end of a window
-			behind = true
+		case part.waits, waits && part.Reason == NotOver:
+			behind, waits = true, true
 			continue
 		case behind:
 			all = append(all, part.Answer)

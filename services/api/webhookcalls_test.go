@@ -250,3 +250,24 @@ func TestAWebhookThatCannotBeClaimedKeepsNoOtherFromBeingSentTo(t *testing.T) {
 	w.send()
 	require.Equal(t, []string{"connector.failed"}, bad.types())
 }
+
+// A look compares a page of what was told, and one of what is at fault.
+func TestNothingThatWaitsGivesWayToWhatOneLookFinds(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	h := w.mine().hook(map[string]any{"url": w.receiver().URL})
+	w.exec(`INSERT INTO connectors (name, type, user_id) SELECT 'c', 'web', 7 FROM generate_series(1, 400)`)
+	stands := func(status string, failures, from, through int) {
+		movestest.Force(w, w.conn, `UPDATE connectors SET status = $1, failure_count = $2, next_sync_at = NULL, due_reason = NULL, run_id = NULL FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM connectors) k
+			WHERE k.id = connectors.id AND k.n BETWEEN $3 AND $4`, status, failures, from, through)
+	}
+	stands("ERROR", 1, 1, 200)
+	stands("ACTIVE", 0, 201, 400)
+	w.look()
+	require.EqualValues(t, 200, one[int32](w.world, `SELECT count(*)::integer FROM webhook_deliveries`))
+	w.exec(`INSERT INTO webhook_deliveries (webhook_id, message_id, type, body, next_at) SELECT $1, 'msg_' || lpad(n::text, 20, '0'), 'webhook.test', '{}', clock_timestamp() FROM generate_series(1, 599) n`, h.id)
+	stands("ACTIVE", 0, 1, 200)
+	stands("ERROR", 1, 201, 400)
+	w.look()
+	require.Zero(t, one[int32](w.world, `SELECT count(*)::integer FROM webhook_deliveries WHERE state = 'dropped'`))
+}

@@ -52,7 +52,7 @@ func foretells(t *testing.T, draws, days int, schedules ...string) {
 			s.calendar(name, w[0], w[1])
 			s.exec(`INSERT INTO blackouts (name, calendar, mode, spread_minutes) VALUES ($1, $1, $2, $3)`, name, pick("skip", "defer"), random.IntN(3)*20)
 		}
-		takes := time.Duration(random.IntN(4)*25) * time.Minute
+		takes := time.Duration([]int{0, 25, 50, 75, 3 * 60, 27 * 60}[random.IntN(6)]) * time.Minute
 		columns := row{
 			"schedule_cron": pick(schedules...),
 			"time_zone":     pick("UTC", "Europe/Berlin", "Australia/Lord_Howe"), "overlap": pick("skip", "queue"),
@@ -64,10 +64,16 @@ func foretells(t *testing.T, draws, days int, schedules ...string) {
 		if random.IntN(3) == 0 {
 			columns["deadline_minutes"] = 10 + random.IntN(100)
 		}
+		if random.IntN(3) == 0 {
+			columns["catch_up_minutes"] = 10 + random.IntN(600)
+		}
+		if random.IntN(3) == 0 {
+			columns["dst_gap"], columns["dst_overlap"] = pick("after", "skip", "before"), pick("first", "second", "both")
+		}
 		if name := pick("", "fair", "work"); name != "" {
 			columns["calendar"], columns["calendar_use"] = name, pick("exclude", "only")
 		}
-		until := begin.Add(time.Duration(3+random.IntN(days)) * 24 * time.Hour)
+		until := begin.Add(time.Duration(3+random.IntN(days))*24*time.Hour + time.Duration(random.IntN(48)*30)*time.Minute)
 		id := s.synced(columns)
 		want := s.previewed(id, begin, until, takes)
 		s.simulate(id, until, takes)
@@ -85,9 +91,9 @@ func (s simulated) previewed(id int32, from, until time.Time, takes time.Duratio
 	var use string
 	var entries []byte
 	s.do(s.servers.Pool.QueryRow(s.Context(), `SELECT schedule_cron, c.time_zone, deadline_minutes, overlap, once_per, catch_up, catch_up_most,
-			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for, calendar, calendar_use, k.time_zone, k.entries
+			catch_up_minutes, claimed_at, over_at, claimed_for, synced_for, calendar, calendar_use, k.time_zone, k.entries, dst_gap, dst_overlap
 		FROM connectors c LEFT JOIN calendars k ON k.name = c.calendar WHERE id = $1`, id).Scan(&c.Cron, &c.Zone, &c.Deadline,
-		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor, &name, &use, &zone, &entries))
+		&c.Overlap, &c.OncePer, &c.CatchUp, &c.Most, &c.Window, &c.ClaimedAt, &c.OverAt, &c.ClaimedFor, &c.SyncedFor, &name, &use, &zone, &entries, &c.DSTGap, &c.DSTOverlap))
 	if name != nil {
 		times, err := calendars.Read(*zone, entries)
 		s.do(err)

@@ -200,6 +200,12 @@ func TestWhatIsLeftBehindIsFound(t *testing.T) {
 		"tries of messages": func(l *lab, _ int32, _ uuid.UUID) {
 			l.do(`INSERT INTO message_tries VALUES (gen_random_uuid(), 1, 1)`)
 		},
+		"places of connectors in lists": func(l *lab, id int32, _ uuid.UUID) {
+			l.do(`UPDATE connector_freshness SET seen_by = 'group:others' WHERE connector_id = $1`, id)
+		},
+		"in lists that are wrong": func(l *lab, id int32, _ uuid.UUID) { // it has none
+			l.do(`DELETE FROM connector_freshness WHERE connector_id = $1`, id)
+		},
 		"runs that nobody has swept": func(l *lab, id int32, _ uuid.UUID) {
 			l.do(`INSERT INTO unswept_runs (run_id, connector_id, config_version, outdated) VALUES (gen_random_uuid(), $1, 1, false)`, id)
 		},

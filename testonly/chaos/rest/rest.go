@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/echomind/sync/testonly/chaos/audit"
@@ -113,16 +114,18 @@ func (p *Person) once(ctx context.Context, replica int, r request, id string) (a
 	if seconds, err := strconv.Atoi(got.Header.Get("Retry-After")); err == nil {
 		a.again = max(time.Duration(seconds)*time.Second, time.Millisecond)
 	}
-	if !isRight(a) {
+	if !isRight(r, a) {
 		p.record.Wrong = append(p.record.Wrong, fmt.Sprintf("%s %s, request %s, of user %d to replica %d: %d %s", r.method, r.path, id, p.user, replica+1, a.status, text))
 	}
 	return a, nil
 }
 
 // isRight says whether an answer is one that somebody may have who asks for what is theirs. Others are a defect: a 500, or a 503 that does not say when to come again.
-func isRight(a answer) bool {
+func isRight(r request, a answer) bool {
 	switch a.status {
-	case http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed:
+	case http.StatusNotFound: // one may be deleted; lists are there
+		return strings.HasPrefix(r.path, "/connectors/") || strings.HasPrefix(r.path, "/operations/")
+	case http.StatusConflict, http.StatusPreconditionFailed:
 		return true
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return a.again > 0

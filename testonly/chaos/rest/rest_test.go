@@ -88,7 +88,7 @@ func TestARefusalCountsAsOneOnlyOfTheFirstTry(t *testing.T) {
 func TestADefectIsWrittenDown(t *testing.T) {
 	for name, wrong := range map[string]http.HandlerFunc{
 		"a 500": says(http.StatusInternalServerError, "a defect"), "a 503 that does not say when to come again": says(http.StatusServiceUnavailable, "a defect"),
-		"a 401": says(http.StatusUnauthorized, "a defect"),
+		"a 401": says(http.StatusUnauthorized, "a defect"), "a 404 of what everybody has": says(http.StatusNotFound, "a defect"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := person(t, wrong)

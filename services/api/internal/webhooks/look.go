@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// pageFaults is how many connectors one statement looks at, pageTold how many of a webhook are compared in one transaction.
+	// pageFaults is how many connectors one statement looks at, pageTold how many that a webhook was told of, and as many others, are compared in one transaction: where 799 messages wait for it, no more than 1,000 do after that.
 	pageFaults = 500
-	pageTold   = 200
+	pageTold   = 100
 	// mostMessage is how long a text may be that says why, in characters.
 	mostMessage = 1000
 )
