@@ -16,7 +16,7 @@ import (
 
 func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Time) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
+		_, err := fmt.Fprintln(w, "it has no runs yet; `echomind why ID` tells why")
 		return err
 	}
 	rows, notes := make([][]string, len(found)), make([]string, len(found))
