@@ -1,5 +1,5 @@
 // Wordcount is a job: its runs store no documents, and have a result. Each connector of its type, `word_count`, names a folder; a run counts
-// the words of the texts in it, once there are enough. Copy it to begin a job of your own.
+// the words of the texts in it (`*.txt`), once there are enough. Copy it to begin a job of your own.
 //
 //	echomind types add word_count --kind job --default-refresh 1h
 //	DATABASE_URL=… NATS_URL=… go run ./examples/wordcount

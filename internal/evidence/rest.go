@@ -54,9 +54,11 @@ func (x *explanation) atRest() {
 		x.conclude(BeingPlanned, "its next time is still to be worked out from "+schedule(x),
 			x.lookout("the scheduler plans it within "+clock.Span(x.Settings.CheckInterval)))
 	case c.ScheduleCron != nil:
-		x.conclude(CannotBePlanned, "no time can be worked out from "+schedule(x)+": "+
-			text(c.StatusMessage, "it never comes due"), fmt.Sprintf(
-			"nothing, until you correct it: `echomind connectors update %d --cron … --time-zone …`", c.ID))
+		next := fmt.Sprintf("nothing, until you correct it: `echomind connectors update %d --cron … --time-zone …`", c.ID)
+		if x.CalendarUnknown != nil {
+			next = fmt.Sprintf("nothing, until calendar `%s` is corrected, or it names another: `echomind connectors update %d --calendar …`", x.Calendar.Name, c.ID)
+		}
+		x.conclude(CannotBePlanned, "no time can be worked out from "+schedule(x)+": "+text(c.StatusMessage, "it never comes due"), next)
 	case c.Follows && (c.RefreshFreqMinutes == nil || *c.RefreshFreqMinutes == 0):
 		x.follows()
 	case c.RefreshFreqMinutes == nil:

@@ -34,8 +34,9 @@ const (
 	Passed           = "passed before it could be claimed"
 )
 
-// onTime is how late a slot may be claimed that runs although nothing is caught up.
-const onTime = time.Minute
+// onTime is how late a slot may be claimed that runs although nothing is caught up: the scheduler looks each minute, and its look
+// may be late itself.
+const onTime = 2 * time.Minute
 
 // Policies are what a connector's columns say of its slots.
 type Policies struct {

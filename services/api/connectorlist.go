@@ -61,6 +61,9 @@ type connectorPlace struct {
 // pageOfConnectors finds a page, and where to go on.
 func (a *API) pageOfConnectors(ctx context.Context, in *ConnectorList) (found []dbgen.ApiConnector, next *string, err error) {
 	var at connectorPlace
+	if err := areTexts(map[string]string{"name": in.Name, "type": in.Type, "scope_id": in.ScopeID}); err != nil {
+		return nil, nil, err
+	}
 	filter, into := any(in.ConnectorFilter), any(&at.ConnectorID) // as releases before have it
 	if in.Sort == "freshness" {
 		filter, into = []any{in.Sort, in.ConnectorFilter}, &at

@@ -172,7 +172,7 @@ func locked(ctx context.Context, q *dbgen.Queries, id int32) (dbgen.ApiChangeabl
 	case !sees:
 		return found, problem.NotFound(fmt.Sprintf("connector %d", id))
 	}
-	return found, problem.Forbidden(fmt.Sprintf("You see connector %d, and may not change it.", id), "Ask its owner, who leads its group, or an admin.")
+	return found, problem.Forbidden(fmt.Sprintf("You see connector %d, and may not change it.", id), "Ask a superadmin. A source of a group is changed by who leads the group, and by admins in it, too.")
 }
 
 // Versioned is a change of a version.

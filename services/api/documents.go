@@ -57,6 +57,16 @@ func isText(field, value string) error {
 	return nil
 }
 
+// areTexts says so of values of the query, by their names.
+func areTexts(values map[string]string) error {
+	for field, value := range values {
+		if err := isText(field, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // DocumentList is how documents are asked for.
 type DocumentList struct {
 	ByID
@@ -93,10 +103,7 @@ func documentsOf(ctx context.Context, q *dbgen.Queries, filter DocumentFilter, c
 
 func (a *API) listDocuments(ctx context.Context, in *DocumentList) (*DocumentPage, error) {
 	after, out := in.After, &DocumentPage{}
-	if err := isText("after", in.After); err != nil {
-		return nil, err
-	}
-	if err := isText("prefix", in.Prefix); err != nil {
+	if err := areTexts(map[string]string{"after": in.After, "prefix": in.Prefix}); err != nil {
 		return nil, err
 	}
 	next, err := a.place(ctx, in.PageToken, []any{in.number(), in.DocumentFilter}, &after)
@@ -192,7 +199,7 @@ type FoundDocuments struct {
 
 func (a *API) findDocuments(ctx context.Context, in *DocumentSearch) (*FoundDocuments, error) {
 	at, out := documentPlace{ConnectorID: 1}, &FoundDocuments{}
-	if err := isText("prefix", in.Prefix); err != nil {
+	if err := areTexts(map[string]string{"prefix": in.Prefix, "type": in.Type}); err != nil {
 		return nil, err
 	}
 	next, err := a.place(ctx, in.PageToken, []any{"documents", in.ConnectorID, in.Type, in.DocumentFilter}, &at)

@@ -72,7 +72,14 @@ func TestDocumentsOfAllConnectorsThatSomebodySeesComeInPages(t *testing.T) {
 	require.Equal(t, http.StatusOK, page.status, page.text)
 	require.NotContains(t, page.text, "hunter2")
 	me.refused(422, "invalid", me.do("GET", fmt.Sprintf("/documents?page_size=1&page_token=%v", page.body["next_page_token"]), nil))
-	me.refused(422, "invalid", me.do("GET", "/documents?prefix=a%00", nil))
+	for path, field := range map[string]string{
+		"/documents?prefix=a%00": "query.prefix", "/documents?type=%00": "query.type", "/runs?type=%00": "query.type",
+		"/connectors?name=%00": "query.name", "/connectors?type=%ff": "query.type", "/connectors?scope_id=%00": "query.scope_id",
+	} {
+		refused := me.do("GET", path, nil)
+		me.refused(422, "invalid", refused)
+		require.Contains(t, refused.text, `"field":"`+field+`"`, path)
+	}
 	me.refused(422, "invalid", me.do("GET", "/documents?state=failed", nil))
 	w.exec(`DELETE FROM connectors WHERE id = 21`)
 	require.Len(t, me.everyDocument("status=failed"), 11)

@@ -273,6 +273,9 @@ func TestWhetherASourceIsAsFreshAsItMustBeIsShownWhereSomebodyHasSaidSo(t *testi
 	}
 	w.exec(`UPDATE connectors SET fresh_within_minutes = 120`)
 	shows("Never synced", "2 hours")
+	w.exec(`UPDATE connectors SET fresh_within_minutes = 1`)
+	shows("Never synced", "1 minute")
+	w.exec(`UPDATE connectors SET fresh_within_minutes = 120`)
 	movestest.Force(w, w.conn, `UPDATE connectors SET last_sync_at = clock_timestamp() - interval '3 hours', synced_version = config_version`)
 	shows("Late", "2 hours")
 	w.exec(`INSERT INTO connectors (name, type, user_id, fresh_within_minutes) VALUES ('new one', 'web', 7, 2), ('free', 'web', 7, NULL)`)

@@ -169,6 +169,11 @@ func TestAConnectorIsTakenFromItsOwnerByNobodyButASuperadmin(t *testing.T) {
 		require.Equal(t, 200, other.do("PATCH", path, map[string]any{"name": "y", "user_id": 9, "scope": "group"}, "If-Match", "*").status)
 	}
 	owner.refused(403, "forbidden", owner.do("PATCH", path, map[string]any{"user_id": 8, "scope": "user", "scope_id": nil}, "If-Match", "*"))
+	w.exec(`UPDATE group_members SET leads = false WHERE user_id = 9`)
+	mine := owner.do("POST", path+"/sync", map[string]any{})
+	owner.refused(403, "forbidden", mine)
+	require.NotContains(t, mine.body["fix"], "owner", "it is theirs, and they do not lead its group")
+	w.exec(`UPDATE group_members SET leads = true WHERE user_id = 9`)
 	require.Equal(t, 200, owner.do("PATCH", path, map[string]any{"scope": "user", "scope_id": nil, "type": "file"}, "If-Match", "*").status)
 	require.Equal(t, 200, w.as(1, identity.Superadmin).do("PATCH", path, map[string]any{"user_id": 8}, "If-Match", "*").status)
 	require.EqualValues(t, 8, lead.get(path)["user_id"])

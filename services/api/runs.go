@@ -190,6 +190,9 @@ func (a *API) listRuns(ctx context.Context, in *RunList) (*RunPage, error) {
 
 // runs are those of all types, or of jobs alone.
 func (a *API) runs(ctx context.Context, in *RunList, jobs bool) (*RunPage, error) {
+	if err := isText("type", in.Type); err != nil {
+		return nil, err
+	}
 	at, filter := runPlace{}, []any{in.Status, in.Type, in.UserID, jobs} // since and until may be said from now, and so differ from page to page
 	next, err := a.place(ctx, in.PageToken, filter, &at)
 	if err != nil {

@@ -221,6 +221,18 @@ func TestOnTimeIsNoCatchingUp(t *testing.T) {
 	s.isLedger(id, "running 02 13:00")
 }
 
+// A tick shortly before the slot is followed by the next one a minute later, which may be late itself.
+func TestTheTickBehindASlotIsOnTime(t *testing.T) {
+	s := setClock(t, utc("2026-02-02 12:00"))
+	id := s.synced(row{"schedule_cron": "0 * * * *", "catch_up": "none"})
+	every := time.Minute // SCHEDULER_CHECK_INTERVAL_SECONDS, where nobody sets it
+	s.at(utc("2026-02-02 13:00").Add(-10 * time.Millisecond))
+	s.look()
+	s.at(utc("2026-02-02 13:00").Add(-10*time.Millisecond + every + 50*time.Millisecond))
+	s.look()
+	s.isLedger(id, "running 02 13:00")
+}
+
 func TestARescueAnswersWhatItsLostRunDid(t *testing.T) {
 	s := setClock(t, utc("2026-02-05 20:00"))
 	id := s.synced(row{"schedule_cron": "0 23 * * *", "once_per": "day"})

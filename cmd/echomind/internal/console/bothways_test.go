@@ -266,7 +266,9 @@ func TestDatabaseURLGoesBeforeAServerAndAStackOfTheFolderBeforeALogin(t *testing
 	t.Setenv("DATABASE_URL", u.lookup.DatabaseURL)
 	require.Equal(t, "no documents\n", u.through("documents", "1").stdout)
 	t.Setenv("DATABASE_URL", "")
-	require.Contains(t, u.through("documents", "1").stderr, u.server.URL+" does not take the token of ECHOMIND_TOKEN: ")
+	refused := u.through("documents", "1").stderr
+	require.Contains(t, refused, u.server.URL+" does not take the token of ECHOMIND_TOKEN: ")
+	require.Contains(t, refused, "one that `echomind tokens create` makes", "the advice of the API has no secret in it")
 
 	t.Setenv("ECHOMIND_URL", "")
 	t.Setenv("ECHOMIND_TOKEN", "")

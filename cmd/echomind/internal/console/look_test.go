@@ -25,7 +25,7 @@ func TestRunsShowsTheLedger(t *testing.T) {
 	t.Parallel()
 	u := newTerminal(t)
 	u.add("--refresh", "manual")
-	require.Contains(t, u.succeed("runs", "1"), "never due yet")
+	require.Contains(t, u.succeed("runs", "1"), "it has no runs yet")
 	require.Empty(t, u.array("runs", "1"))
 	u.verdicts()
 	narrow := u.succeed("runs", "1")

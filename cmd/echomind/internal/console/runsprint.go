@@ -16,7 +16,7 @@ import (
 
 func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Time) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(w, "it was never due yet; `echomind why ID` tells why")
+		_, err := fmt.Fprintln(w, "it has no runs yet; `echomind why ID` tells why")
 		return err
 	}
 	rows, notes := make([][]string, len(found)), make([]string, len(found))
@@ -63,8 +63,12 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" && r.Status == string(lifecycle.Running) {
 		note = line
 	}
-	if len(r.Warnings) > 0 {
-		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", len(r.Warnings))+note, "; ")
+	switch n := len(r.Warnings); n {
+	case 0:
+	case 1:
+		note = strings.TrimSuffix("1 warning; "+note, "; ")
+	default:
+		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", n)+note, "; ")
 	}
 	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
 		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)

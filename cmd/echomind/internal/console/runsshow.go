@@ -35,7 +35,7 @@ type runDetails struct {
 	CheckpointNo int64 `json:"checkpoint_no"`
 	// InFlight is what is known of an open run alone; null of one that has ended. A server shows neither it nor Resources.
 	InFlight *runInFlight `json:"in_flight"`
-	// LeftOut are documents that failed in this run and were not tried again since; null where they could not be read in time.
+	// LeftOut are documents that failed in this run, and are failed for that reason still; null where they could not be read in time.
 	LeftOut []leftOut `json:"left_out"`
 	// Resources are which providers it has used, and which locks were taken from it: the last ten.
 	Resources []resource `json:"resources"`
@@ -321,7 +321,7 @@ func (d runDetails) printLeftOut(w io.Writer, r dbgen.SchedulerRun, problem erro
 		_, err := fmt.Fprintf(w, "which documents were left out: %v\n", problem)
 		return err
 	case len(d.LeftOut) == 0 && r.DocumentsFailed > 0:
-		_, err := fmt.Fprintln(w, "the documents that failed were tried again since, or are gone")
+		_, err := fmt.Fprintln(w, "the documents that failed were stored since, failed for another reason, or are gone")
 		return err
 	case len(d.LeftOut) == 0:
 		return nil
@@ -330,7 +330,7 @@ func (d runDetails) printLeftOut(w io.Writer, r dbgen.SchedulerRun, problem erro
 	for i, one := range d.LeftOut {
 		rows[i] = []string{one.SourceID, one.Error}
 	}
-	if _, err := fmt.Fprintln(w, "left out, because they failed and were not tried again since:"); err != nil {
+	if _, err := fmt.Fprintln(w, "left out: these failed, and are failed for that reason still:"); err != nil {
 		return err
 	}
 	return table(w, []string{"DOCUMENT", "WHY"}, rows)

@@ -18,8 +18,8 @@ func enable(f *finder) *cobra.Command {
 	return switched(f, &cobra.Command{
 		Use:   "enable ID...",
 		Short: "Switch disabled connectors on",
-		Long: "Switch a disabled connector on. Its failures are forgotten and it is planned from now; one that never synced " +
-			"runs at once.",
+		Long: "Switch a disabled connector on. Its failures are forgotten and it is planned from now; one with an interval that " +
+			"never synced runs at once.",
 		Example: "  echomind connectors enable 3",
 	}, "enabled", (*lifecycle.Lifecycle).Enable, (*remote).enable)
 }

@@ -138,7 +138,7 @@ func TestAWebhookIsAddedTriedChangedAndDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	require.Regexp(t, `(?m)^1 +\S+ +webhook.test +- +pending +1 +\S+ +\S+ +418`, u.works("webhooks", "deliveries", "1", "--state", "pending"))
+	require.Regexp(t, `(?m)^1 +\S+ +webhook.test +- +pending +1 +\S+ +\S+ +answered 418$`, u.works("webhooks", "deliveries", "1", "--state", "pending"))
 	require.Equal(t, "no deliveries\n", u.works("webhooks", "deliveries", "1", "--state", "delivered"))
 	u.refused(2, `--state "x": must be of`, "webhooks", "deliveries", "1", "--state", "x")
 	require.Contains(t, u.works("webhooks", "replay", "1", "1"), "delivery 1 is on its way to webhook 1; ")

@@ -99,8 +99,8 @@ func printDeliveries(w io.Writer, found []client.Delivery) error {
 	now, rows := time.Now(), make([][]string, len(found))
 	for i, d := range found {
 		answered := orDash(d.LastError)
-		if d.LastStatus != nil {
-			answered = strings.TrimSuffix(strconv.Itoa(int(*d.LastStatus))+" "+answered, " -")
+		if d.LastStatus != nil && d.LastError == nil {
+			answered = strconv.Itoa(int(*d.LastStatus))
 		}
 		rows[i] = []string{
 			strconv.FormatInt(d.ID, 10), clock.At(d.CreatedAt, now), string(d.Type), idOrDash(d.ConnectorID), string(d.State), strconv.Itoa(int(d.Tries)),

@@ -367,6 +367,11 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.connector(", schedule_cron", ", 'at noon'")
 			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, status_message = 'bad schedule: five fields' WHERE id = $1`, w.id)
 		}, evidence.CannotBePlanned, false, []string{"bad schedule: five fields", "--cron"}},
+		{"its calendar cannot be read", func(w *world) {
+			w.exec(`INSERT INTO calendars (name, time_zone, entries) VALUES ('off', 'UTC', '[1]')`)
+			w.connector(", schedule_cron, calendar", ", '0 3 * * *', 'off'")
+			movestest.Force(w.t, w.pool, `UPDATE connectors SET needs_plan = false, status_message = 'calendar cannot be read' WHERE id = $1`, w.id)
+		}, evidence.CannotBePlanned, false, []string{"nothing, until calendar `off` is corrected, or it names another: `echomind connectors update", "--calendar …"}},
 
 		// ERROR
 		{"it failed and backs off", func(w *world) { w.failed(lifecycle.Transient) },

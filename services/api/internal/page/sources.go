@@ -76,6 +76,9 @@ func spanOf(minutes int32) string {
 			return fmt.Sprintf("%d %s", minutes/unit.minutes, unit.word)
 		}
 	}
+	if minutes == 1 {
+		return "1 minute"
+	}
 	return fmt.Sprintf("%d minutes", minutes)
 }
 

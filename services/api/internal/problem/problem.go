@@ -80,7 +80,7 @@ func kind(name, title string, status int, detail, fix string) *Problem {
 
 // Unauthenticated is of a request that nobody has signed.
 func Unauthenticated(detail string) *Problem {
-	return kind("unauthenticated", "Not signed in", 401, detail, "Send Authorization: Bearer and a token: one that `echomind tokens create` makes, or your issuer's.")
+	return kind("unauthenticated", "Not signed in", 401, detail, "Send the header Authorization with Bearer and a token: one that `echomind tokens create` makes, or your issuer's.")
 }
 
 // InvalidToken is of a token that does not count. The detail has no quotes.
