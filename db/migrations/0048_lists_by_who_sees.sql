@@ -68,7 +68,7 @@ CREATE INDEX CONCURRENTLY connector_freshness_seen_status ON connector_freshness
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status_order;
 CREATE INDEX CONCURRENTLY connector_freshness_seen_status_order ON connector_freshness ((status || ' ' || seen_by), fresh_until, connector_id) WHERE status <> '';
 
--- Who sees a connector is by its type's kind, too. Only a database's owner can change that, by hand.
+-- Who sees a connector is by its type's kind, too. Only a database's owner can change that, by hand, and while nobody adds any of it.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connector_types_note_kind() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$

@@ -14,7 +14,9 @@ import (
 	"github.com/echomind/sync/internal/clock"
 	"github.com/echomind/sync/internal/deadline"
 	"github.com/echomind/sync/internal/evidence"
+	"github.com/echomind/sync/internal/masks"
 	"github.com/echomind/sync/internal/postgres"
+	"github.com/echomind/sync/internal/secret"
 	"github.com/echomind/sync/sdk/lifecycle"
 )
 
@@ -139,9 +141,15 @@ func again(r dbgen.SchedulerRun) string {
 	return ""
 }
 
+// shownResult is how much of a job's result is in a line, in bytes.
+const shownResult = 500
+
 func outcome(r dbgen.SchedulerRun) string {
 	line := fmt.Sprintf("%s: %d documents, %d unchanged, %d deleted, %d failed",
 		r.Status, r.DocumentsProcessed, r.DocumentsUnchanged, r.DocumentsDeleted, r.DocumentsFailed)
+	if r.Result != nil { // of a job
+		line = r.Status + ": " + secret.Short(string(masks.WithoutSecrets(r.Result, false)), shownResult)
+	}
 	if why := Reason(r); why != "" {
 		line += " (" + why + ")"
 	}

@@ -1,6 +1,7 @@
 package await_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,4 +23,16 @@ func TestAReasonSaysNothingTwice(t *testing.T) {
 		require.Equal(t, c.says, await.Reason(dbgen.SchedulerRun{Reason: &c.reason, ErrorMessage: &c.message}))
 	}
 	require.Empty(t, await.Reason(dbgen.SchedulerRun{}))
+}
+
+func TestOfAJobItsResultIsToldAndNoDocuments(t *testing.T) {
+	t.Parallel()
+	run := dbgen.SchedulerRun{Status: "completed", Result: []byte(`{"words": 12, "api_key": "s3cret-of-somebody"}`)}
+	connector := dbgen.Connector{ID: 7, Status: "ACTIVE"}
+	said := await.Progress{Connector: connector, Run: &run}.String()
+	require.Regexp(t, `^completed: \{.*"words": ?12`, said)
+	require.NotContains(t, said, "s3cret")
+	require.NotContains(t, said, "documents")
+	run.Result = []byte(`{"text": "` + strings.Repeat("long ", 1000) + `"}`)
+	require.Less(t, len(await.Progress{Connector: connector, Run: &run}.String()), 600)
 }

@@ -35,7 +35,7 @@ func preview(f *finder) *cobra.Command {
 	var set []string
 	takes := limit{}
 	c := &cobra.Command{
-		Use:   "preview ID [--set COLUMN=VALUE]... [--next 7d | --last 7d]",
+		Use:   "preview ID [--set FLAG=VALUE]... [--next 7d | --last 7d]",
 		Short: "Show the slots of a connector's schedule and what becomes of each",
 		Long: `Show the slots of a connector's schedule and what becomes of each, in its time zone and in UTC. It changes nothing, and asks
 the code that the scheduler plans and claims by. It assumes that a scheduler is there all the time, and that each sync completes
@@ -52,7 +52,7 @@ deadline, overlap, once_per, catch_up, catch_up_most, catch_up_window, calendar,
 	flags.Var(&next, "next", "the slots of so much time from now (default 7d)")
 	flags.Var(&last, "last", "the slots of so much time until now")
 	flags.Var(&takes, "takes", "how long each sync is to take; none = no time")
-	flags.StringArrayVar(&set, "set", nil, "show another `COLUMN=VALUE` beside what stands; may be repeated")
+	flags.StringArrayVar(&set, "set", nil, "show what another `FLAG=VALUE` of connectors update would change; may be repeated")
 	c.MarkFlagsMutuallyExclusive("next", "last")
 	out := withOutput(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -168,7 +168,7 @@ func setFlags(set []string, id int32) (*cobra.Command, *connectorFlags, error) {
 		name, value, found := strings.Cut(s, "=")
 		flag := strings.ReplaceAll(name, "_", "-")
 		if !found || !slices.Contains(known, flag) {
-			return nil, nil, usagef("--set %q: must be COLUMN=VALUE, with one of %s", clip(s, 60), strings.ReplaceAll(strings.Join(known, ", "), "-", "_"))
+			return nil, nil, usagef("--set %q: must be FLAG=VALUE, with one of %s", clip(s, 60), strings.ReplaceAll(strings.Join(known, ", "), "-", "_"))
 		}
 		if err := c.Flags().Set(flag, value); err != nil {
 			return nil, nil, usagef("--set %s: %v", name, errorOf(err))

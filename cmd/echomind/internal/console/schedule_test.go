@@ -201,12 +201,12 @@ func TestAPreviewRefusesWhatCannotBe(t *testing.T) {
 	u.add("--config", `{"url":"file:///a"}`, "--cron", "0 3 * * *")
 	for set, says := range map[string]string{
 		"cron=at noon":    "five fields",
-		"colour=red":      "must be COLUMN=VALUE, with one of cron, time_zone",
-		"once_per":        "must be COLUMN=VALUE",
+		"colour=red":      "must be FLAG=VALUE, with one of cron, time_zone",
+		"once_per":        "must be FLAG=VALUE",
 		"once_per=year":   `"year": must be day, week, month or none`,
 		"time_zone=Mars":  "Europe/Berlin",
 		"deadline=5":      "write 30m, 2h or 7d",
-		"config={}":       "must be COLUMN=VALUE",
+		"config={}":       "must be FLAG=VALUE",
 		"catch_up_most=0": "must be 1 to 1000",
 	} {
 		out := u.run("schedule", "preview", "1", "--set", set)
