@@ -80,7 +80,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	b.exec(`INSERT INTO connectors (id, name, type, user_id, scope, scope_id, last_sync_at, status)
 		SELECT n, 'c', 'web', 7 + n % 5000, CASE WHEN n % 10 = 0 THEN 'group' ELSE 'user' END, CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END, now(), 'ACTIVE' FROM generate_series(1, 100000) n`)
 	b.exec(`UPDATE connectors SET user_id = 7, scope = 'user', scope_id = NULL WHERE id BETWEEN 50007 AND 50009`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), '' FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
 	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
 		SELECT gen_random_uuid(), n, 7 + n % 5000, 'file', 'schedule', now(), now(), now(), 1 FROM generate_series(1, 20000) n`)
 	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestWhatAConnectorBecomesWhileTheMigrationOfListsWaitsIsNoted(t *testing.T)
 	if seenBy := one[string](b, `SELECT seen_by FROM connector_freshness WHERE connector_id = $1`, given); seenBy != "group:eng" {
 		t.Errorf("it is seen by %s, want group:eng", seenBy)
 	}
-	if status := one[string](b, `SELECT string_agg(status, ',' ORDER BY connector_id) FROM connector_freshness`); status != ",,DISABLED" {
-		t.Errorf("the statuses are %s, want that of the last", status)
+	if status := one[string](b, `SELECT string_agg(concat_ws(' ', connector_id, status, seen_by), ',') FROM connector_faults`); status != fmt.Sprint(off, " DISABLED user:7") {
+		t.Errorf("at fault is %s, want the last", status)
 	}
 }

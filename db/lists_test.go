@@ -147,9 +147,10 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 		SELECT 'c', CASE WHEN n % 100 = 0 THEN 'word_count' ELSE 'web' END, 10 + n % 1000, k.scope, CASE WHEN k.scope = 'group' THEN 'g' || n / 3 % 2 END, now() - n * interval '1 second',
 			CASE WHEN n > 59900 THEN 'ERROR' ELSE 'ACTIVE' END
 		FROM generate_series(1, 60000) n, LATERAL (SELECT (ARRAY['user', 'group', 'org'])[1 + n % 3] AS scope) k`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`INSERT INTO connector_faults SELECT id, status, api.webhook_place(type, user_id, scope, scope_id), last_sync_at + make_interval(mins => 52560000) FROM connectors WHERE at_fault`)
 	b.exec(`SET session_replication_role = 'origin'`)
-	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness, connector_faults`)
 	many := make([]string, 1000)
 	for i := range many {
 		many[i] = fmt.Sprint("team-", i)
@@ -193,9 +194,10 @@ func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 	b := newBase(t)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'team-' || n % 200, now() - n * interval '1 second' FROM generate_series(1, 40000) n`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
+	b.exec(`INSERT INTO connector_faults SELECT id, status, api.webhook_place(type, user_id, scope, scope_id), last_sync_at + make_interval(mins => 52560000) FROM connectors WHERE at_fault`)
 	b.exec(`SET session_replication_role = 'origin'`)
-	b.exec(`VACUUM ANALYZE connectors, connector_freshness`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness, connector_faults`)
 	groups := make([]string, 200)
 	for i := range groups {
 		groups[i] = fmt.Sprint("team-", i)
@@ -239,7 +241,7 @@ func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
 	b.exec(`ANALYZE connectors, connector_freshness`)
 	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	b.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id, last_sync_at) SELECT 'c', 'web', 9, 'group', 'new', now() FROM generate_series(1, 2000) n`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM connectors WHERE scope = 'group'`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE scope = 'group'`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.serves(identity.Who{UserID: 7, Role: identity.User, Groups: []string{"new"}}, func(tx pgx.Tx) {
 		if n, plan := buffersOf(t, tx, `SELECT * FROM api.list_connectors(false, '-infinity', 0, 51, 20000, 'file', NULL, NULL, NULL, 'group', 'new', false)`); n > 20_000 {
@@ -254,14 +256,16 @@ func TestAPageOfAGroupThatIsNewerThanStatisticsReadsItOnce(t *testing.T) {
 func TestAPageOfGroupsThatAreNewerThanStatisticsReadsNothingOfOthers(t *testing.T) {
 	b := newBase(t)
 	b.exec(`ALTER TABLE connector_freshness SET (autovacuum_enabled = off)`)
+	b.exec(`ALTER TABLE connector_faults SET (autovacuum_enabled = off)`)
 	fill := func(what string) {
 		b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
-		b.exec(`WITH added AS (INSERT INTO connectors (name, type, user_id, scope, status, last_sync_at) ` + what + ` RETURNING *)
-			INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id), CASE WHEN status = 'ERROR' THEN status ELSE '' END FROM added`)
+		b.exec(`WITH added AS (INSERT INTO connectors (name, type, user_id, scope, status, last_sync_at) ` + what + ` RETURNING *),
+			at_fault AS (INSERT INTO connector_faults SELECT id, status, api.webhook_place(type, user_id, scope, scope_id), last_sync_at + make_interval(mins => 52560000) FROM added WHERE at_fault)
+			INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM added`)
 		b.exec(`SET session_replication_role = 'origin'`)
 	}
 	fill(`SELECT 'c', 'web', 9, 'org', CASE WHEN n > 9997 THEN 'ERROR' ELSE 'ACTIVE' END, now() - n * interval '1 second' FROM generate_series(1, 10000) n`)
-	b.exec(`ANALYZE connectors, connector_freshness`)
+	b.exec(`ANALYZE connectors, connector_freshness, connector_faults`)
 	fill(`SELECT 'c', 'web', 10 + n % 100, 'user', CASE WHEN n % 2 = 0 THEN 'ERROR' ELSE 'ACTIVE' END, now() - n * interval '1 second' FROM generate_series(1, 20000) n`)
 	groups := make([]string, 20)
 	for i := range groups {

@@ -3,8 +3,25 @@
 -- expand
 -- Who sees a connector stands beside until when it is fresh: api.webhook_place, as org, job, user:7 or group:eng. A list reads the first of each that its viewer belongs to, in its order, and
 -- stops at a page, where it read all that the viewer sees. A table of its own, so that no move of connectors writes a further index.
--- So does its status where that is ERROR or DISABLED ('' where it is another): few of a million are, and who looks for them reads no others.
-ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text, ADD COLUMN IF NOT EXISTS status text;
+ALTER TABLE connector_freshness ADD COLUMN IF NOT EXISTS seen_by text;
+-- Those that have failed or are off, in the same way: few of a million are, and who looks for them reads no others. A table of its own again, so that a sync that fails writes a row here and none of the other's index entries.
+CREATE TABLE IF NOT EXISTS connector_faults (
+    connector_id integer PRIMARY KEY,
+    status       text NOT NULL,
+    seen_by      text NOT NULL,
+    fresh_until  timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS connector_faults_status ON connector_faults (status, connector_id);
+CREATE INDEX IF NOT EXISTS connector_faults_status_order ON connector_faults (status, fresh_until, connector_id);
+CREATE INDEX IF NOT EXISTS connector_faults_seen ON connector_faults ((status || ' ' || seen_by), connector_id);
+CREATE INDEX IF NOT EXISTS connector_faults_seen_order ON connector_faults ((status || ' ' || seen_by), fresh_until, connector_id);
+-- Until when a connector is fresh: one of which nobody has said how old it may be comes behind all others, the one first that was added first. No later than a connector may be from, which JSON can say.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION connector_fresh_until(within_minutes integer, synced_at timestamptz, created_at timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT least('9999-01-01 00:00+00', CASE WHEN within_minutes IS NULL THEN created_at + make_interval(mins => 52560000) ELSE coalesce(synced_at, created_at) + make_interval(mins => within_minutes) END)
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION connector_fresh_until(integer, timestamptz, timestamptz) FROM PUBLIC;
 -- The function and the trigger are one statement, and so one transaction: no change of who sees a connector comes between the first that writes it down and those that are noted.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
@@ -20,22 +37,61 @@ BEGIN
         IF TG_OP = 'INSERT' OR (NEW.type, NEW.user_id, NEW.scope, NEW.scope_id) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id) THEN
             place := api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id);
         END IF;
-        INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by, status)
-        VALUES (NEW.id, NEW.type, least('9999-01-01 00:00+00',   -- the last that a connector may have, and that JSON can say
-            CASE WHEN NEW.fresh_within_minutes IS NULL THEN NEW.created_at + make_interval(mins => 52560000)
-                ELSE coalesce(NEW.last_sync_at, NEW.created_at) + make_interval(mins => NEW.fresh_within_minutes) END), place, CASE WHEN NEW.status IN ('ERROR', 'DISABLED') THEN NEW.status ELSE '' END)
-        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by), status = EXCLUDED.status;
+        INSERT INTO connector_freshness AS f (connector_id, type, fresh_until, seen_by) VALUES (NEW.id, NEW.type, connector_fresh_until(NEW.fresh_within_minutes, NEW.last_sync_at, NEW.created_at), place)
+        ON CONFLICT (connector_id) DO UPDATE SET type = EXCLUDED.type, fresh_until = EXCLUDED.fresh_until, seen_by = coalesce(EXCLUDED.seen_by, f.seen_by);
     END IF;
     RETURN NULL;
 END $$;
-CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at, status ON connectors FOR EACH ROW
+CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, user_id, scope, scope_id, fresh_within_minutes, last_sync_at ON connectors FOR EACH ROW
     WHEN ((NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes)
-        OR NEW.status <> OLD.status AND (NEW.status IN ('ERROR', 'DISABLED') OR OLD.status IN ('ERROR', 'DISABLED'))
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
 CREATE OR REPLACE TRIGGER connectors_freshness_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_freshness();
 -- +goose StatementEnd
--- Those that are there, a thousand to a transaction. What a change of one writes meanwhile is left alone.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION connectors_note_fault() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        DELETE FROM connector_faults;
+    ELSIF TG_OP = 'DELETE' OR NOT NEW.at_fault THEN
+        DELETE FROM connector_faults f WHERE f.connector_id = OLD.id;
+    ELSE
+        INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
+        VALUES (NEW.id, NEW.status, api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id), connector_fresh_until(NEW.fresh_within_minutes, NEW.last_sync_at, NEW.created_at))
+        ON CONFLICT (connector_id) DO UPDATE SET status = EXCLUDED.status, seen_by = EXCLUDED.seen_by, fresh_until = EXCLUDED.fresh_until;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER connectors_fault_added AFTER INSERT ON connectors FOR EACH ROW WHEN (NEW.at_fault) EXECUTE FUNCTION connectors_note_fault();
+CREATE OR REPLACE TRIGGER connectors_fault_changed AFTER UPDATE ON connectors FOR EACH ROW
+    WHEN ((NEW.at_fault OR OLD.at_fault) AND (NEW.status, NEW.type, NEW.user_id, NEW.scope, NEW.scope_id, NEW.fresh_within_minutes, NEW.last_sync_at)
+        IS DISTINCT FROM (OLD.status, OLD.type, OLD.user_id, OLD.scope, OLD.scope_id, OLD.fresh_within_minutes, OLD.last_sync_at))
+    EXECUTE FUNCTION connectors_note_fault();
+CREATE OR REPLACE TRIGGER connectors_fault_deleted AFTER DELETE ON connectors FOR EACH ROW WHEN (OLD.at_fault) EXECUTE FUNCTION connectors_note_fault();
+CREATE OR REPLACE TRIGGER connectors_fault_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_fault();
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION connectors_note_fault() FROM PUBLIC;
+-- Those that are at fault, each held while it is noted, and one alone, so that nobody waits for another.
+-- +goose StatementBegin
+DO $$
+DECLARE
+    c       connectors;
+    of_type text := '';
+    after   integer := 0;
+BEGIN
+    LOOP
+        SELECT * INTO c FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1 FOR NO KEY UPDATE;
+        EXIT WHEN NOT FOUND;
+        INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
+        VALUES (c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)) ON CONFLICT DO NOTHING;
+        of_type := c.type;
+        after := c.id;
+        COMMIT;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+-- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -45,9 +101,8 @@ BEGIN
     LOOP
         SELECT max(p.connector_id) INTO through FROM (SELECT f.connector_id FROM connector_freshness f WHERE f.connector_id > after ORDER BY f.connector_id LIMIT 1000) p;
         EXIT WHEN through IS NULL;
-        UPDATE connector_freshness f SET seen_by = coalesce(f.seen_by, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id)),
-            status = coalesce(f.status, CASE WHEN c.status IN ('ERROR', 'DISABLED') THEN c.status ELSE '' END)
-        FROM connectors c WHERE f.connector_id > after AND f.connector_id <= through AND (f.seen_by IS NULL OR f.status IS NULL) AND c.id = f.connector_id;
+        UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c
+        WHERE f.connector_id > after AND f.connector_id <= through AND f.seen_by IS NULL AND c.id = f.connector_id;
         COMMIT;
         after := through;
     END LOOP;
@@ -58,15 +113,6 @@ DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
 CREATE INDEX CONCURRENTLY connector_freshness_seen ON connector_freshness (seen_by, connector_id);
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 CREATE INDEX CONCURRENTLY connector_freshness_seen_order ON connector_freshness (seen_by, fresh_until, connector_id);
--- The same of those with a status, for superadmins and for others.
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status;
-CREATE INDEX CONCURRENTLY connector_freshness_status ON connector_freshness (status, connector_id) WHERE status <> '';
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status_order;
-CREATE INDEX CONCURRENTLY connector_freshness_status_order ON connector_freshness (status, fresh_until, connector_id) WHERE status <> '';
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status;
-CREATE INDEX CONCURRENTLY connector_freshness_seen_status ON connector_freshness ((status || ' ' || seen_by), connector_id) WHERE status <> '';
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status_order;
-CREATE INDEX CONCURRENTLY connector_freshness_seen_status_order ON connector_freshness ((status || ' ' || seen_by), fresh_until, connector_id) WHERE status <> '';
 
 -- Who sees a connector is by its type's kind, too. Only a database's owner can change that, by hand, and while nobody adds any of it.
 -- +goose StatementBegin
@@ -74,6 +120,7 @@ CREATE OR REPLACE FUNCTION connector_types_note_kind() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c WHERE c.type = NEW.name AND f.connector_id = c.id;
+    UPDATE connector_faults f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c WHERE c.type = NEW.name AND f.connector_id = c.id;
     RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER connector_types_kind_changed AFTER UPDATE OF kind ON connector_types FOR EACH ROW WHEN (NEW.kind <> OLD.kind) EXECUTE FUNCTION connector_types_note_kind();
@@ -110,6 +157,7 @@ DECLARE
         WHEN of_scope = 'user' THEN ARRAY['user:' || owner, 'job'] END;
     ways       text[];
     is_noted   boolean := of_status IN ('ERROR', 'DISABLED');   -- null: no status is asked for
+    places     text := CASE WHEN is_noted THEN 'connector_faults' ELSE 'connector_freshness' END;
     conditions text := concat(CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
         CASE WHEN NOT is_noted THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
         CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
@@ -138,10 +186,10 @@ BEGIN
     END IF;
     CASE
         WHEN is_noted AND ways IS NOT NULL THEN
-            behind := format('f.status <> %L AND f.status || %L || f.seen_by = ANY (ARRAY[%L || w.seen_by]) AND %s', '', ' ', of_status || ' ', behind);
+            behind := format('f.status || %L || f.seen_by = ANY (ARRAY[%L || w.seen_by]) AND %s', ' ', of_status || ' ', behind);
             ordered := format('f.status || %L || f.seen_by, %s', ' ', place);
         WHEN is_noted THEN
-            behind := format('f.status <> %L AND f.status = ANY (ARRAY[%L]) AND %s', '', of_status, behind);
+            behind := format('f.status = ANY (ARRAY[%L]) AND %s', of_status, behind);
             ordered := 'f.status, ' || place;
         WHEN ways IS NOT NULL THEN
             behind := 'f.seen_by = ANY (ARRAY[w.seen_by]) AND ' || behind;
@@ -152,7 +200,7 @@ BEGIN
     is_bound := is_bound OR cardinality(ways)::bigint * page > 2 * least(look, 100000);   -- a page of somebody in very many groups
     IF is_bound THEN
         EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT %s, f.connector_id FROM connector_freshness f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, behind, ordered, replace(place, 'f.', 'n.'))
+            SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
     -- Fewer are in flight than it looks at: it looks at these.
@@ -167,8 +215,8 @@ BEGIN
         behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
     END IF;
     RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
-            SELECT f.connector_id, %s FROM connector_freshness f %s WHERE %s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
-            until, found, behind, wanted, ordered, replace(place, 'f.', 'n.'))
+            SELECT f.connector_id, %s FROM %I f %s WHERE %s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, places, found, behind, wanted, ordered, replace(place, 'f.', 'n.'))
         USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
     GET DIAGNOSTICS found_rows = ROW_COUNT;
     IF found_rows < page AND through_id IS NOT NULL AND NOT (is_late AND by_freshness AND through >= moment) THEN   -- none is late behind that
@@ -297,13 +345,15 @@ DROP TRIGGER IF EXISTS connector_types_kind_changed ON connector_types;
 DROP FUNCTION IF EXISTS connector_types_note_kind();
 DROP FUNCTION IF EXISTS api.list_connectors(boolean, timestamptz, integer, integer, integer, text, text, text, integer, text, text, boolean);
 DROP FUNCTION IF EXISTS api.sees_as();
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status_order;
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_status;
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status_order;
-DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_status;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen_order;
 DROP INDEX CONCURRENTLY IF EXISTS connector_freshness_seen;
 DROP TRIGGER IF EXISTS connectors_freshness_none ON connectors;
+DROP TRIGGER IF EXISTS connectors_fault_added ON connectors;
+DROP TRIGGER IF EXISTS connectors_fault_changed ON connectors;
+DROP TRIGGER IF EXISTS connectors_fault_deleted ON connectors;
+DROP TRIGGER IF EXISTS connectors_fault_none ON connectors;
+DROP FUNCTION IF EXISTS connectors_note_fault();
+DROP TABLE IF EXISTS connector_faults;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION connectors_note_freshness() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -323,4 +373,5 @@ CREATE OR REPLACE TRIGGER connectors_freshness_changed AFTER UPDATE OF type, fre
     WHEN ((NEW.type, NEW.fresh_within_minutes) IS DISTINCT FROM (OLD.type, OLD.fresh_within_minutes)
         OR NEW.fresh_within_minutes IS NOT NULL AND NEW.last_sync_at IS DISTINCT FROM OLD.last_sync_at)
     EXECUTE FUNCTION connectors_note_freshness();
-ALTER TABLE connector_freshness DROP COLUMN IF EXISTS seen_by, DROP COLUMN IF EXISTS status;
+ALTER TABLE connector_freshness DROP COLUMN IF EXISTS seen_by;
+DROP FUNCTION IF EXISTS connector_fresh_until(integer, timestamptz, timestamptz);

@@ -95,7 +95,7 @@ func TestAPageByFreshnessIsLookedForInABoundedPartAlsoForAUserWhoSeesMany(t *tes
 	w := newWorld(t)
 	w.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
 	w.exec(`INSERT INTO connectors (name, type, user_id, scope) SELECT 'c', 'web', 9, 'org' FROM generate_series(1, 10100) n`)
-	w.exec(`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by, status) SELECT id, type, created_at + id * interval '1 second', api.webhook_place(type, user_id, scope, scope_id), '' FROM connectors`)
+	w.exec(`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by) SELECT id, type, created_at + id * interval '1 second', api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
 	w.exec(`SET session_replication_role = 'origin'`)
 	me := w.as(7, identity.User)
 	require.Empty(t, me.named("/connectors?sort=freshness&name=zebra"))

@@ -54,7 +54,7 @@ func TestABatchOfLostWorkersRunsIsFoundWithoutReadingTheOthers(t *testing.T) {
 					if got != want {
 						t.Errorf("%s, statistics %s: %d rows, want %d", move, statistics, got, want)
 					}
-					if buffers > 3*mostBuffers*want+4*workers { // the others would be hundreds of thousands
+					if buffers > (3*mostBuffers+15)*want+4*workers { // the others would be hundreds of thousands; one that fails is noted for lists
 						t.Errorf("%s, statistics %s: %d buffers for %d rows", move, statistics, buffers, got)
 					}
 				}

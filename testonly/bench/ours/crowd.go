@@ -43,8 +43,10 @@ func (s *System) Crowd(ctx context.Context, n int) error {
 		return execute(ctx, conn,
 			statement{like, []any{n, crowdOwners, models, before}},
 			statement{`SELECT setval(pg_get_serial_sequence('connectors', 'id'), max(id)) FROM connectors`, nil},
-			statement{`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by, status) SELECT c.id, c.type, CASE WHEN c.fresh_within_minutes IS NULL THEN c.created_at + make_interval(mins => 52560000)
-				ELSE c.last_sync_at + make_interval(mins => c.fresh_within_minutes) END, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), CASE WHEN c.status IN ('ERROR', 'DISABLED') THEN c.status ELSE '' END FROM connectors c ON CONFLICT DO NOTHING`, nil},
+			statement{`INSERT INTO connector_freshness (connector_id, type, fresh_until, seen_by) SELECT c.id, c.type, CASE WHEN c.fresh_within_minutes IS NULL THEN c.created_at + make_interval(mins => 52560000)
+				ELSE c.last_sync_at + make_interval(mins => c.fresh_within_minutes) END, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c ON CONFLICT DO NOTHING`, nil},
+			statement{`INSERT INTO connector_faults SELECT c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)
+				FROM connectors c WHERE c.at_fault ON CONFLICT DO NOTHING`, nil},
 			statement{`TRUNCATE owner_counts`, nil},
 			statement{`INSERT INTO owner_counts (user_id, connectors) SELECT c.user_id, count(*) FROM connectors c GROUP BY c.user_id`, nil},
 			statement{`INSERT INTO documents (connector_id, source_id, title, status, config_version)
@@ -53,7 +55,7 @@ func (s *System) Crowd(ctx context.Context, n int) error {
 				SELECT gen_random_uuid(), c.id, c.type, 'schedule', a.at, a.at, a.at, 1, 1, a.at, gen_random_uuid(), a.at, a.at, 'skipped', 0
 				FROM connectors c, generate_series(1, 10) i, LATERAL (SELECT clock_timestamp() - make_interval(hours => i) AS at) a WHERE c.id BETWEEN $2::integer + 1 AND $2 + $1::integer / 20`, []any{n, before}},
 			statement{`SET session_replication_role = origin`, nil},
-			statement{`VACUUM ANALYZE connectors, connector_freshness, documents, runs, group_members, owner_counts`, nil},
+			statement{`VACUUM ANALYZE connectors, connector_freshness, connector_faults, documents, runs, group_members, owner_counts`, nil},
 		)
 	})
 }

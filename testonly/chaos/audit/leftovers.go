@@ -51,10 +51,14 @@ var leftoverQueries = []struct{ what, query string }{
 				FROM documents GROUP BY 1, 2) n GROUP BY n.connector_id, n.config_version) x`},
 	{"places of connectors in lists that are wrong", `
 		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
-			SELECT format('connector %s', coalesce(c.id, f.connector_id)) AS key, (f.connector_id, f.type, f.seen_by, f.status, f.fresh_until) IS DISTINCT FROM
-				(c.id, c.type, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), CASE WHEN c.status IN ('ERROR', 'DISABLED') THEN c.status ELSE '' END, least('9999-01-01 00:00+00', CASE WHEN c.fresh_within_minutes IS NULL
-					THEN c.created_at + make_interval(mins => 52560000) ELSE coalesce(c.last_sync_at, c.created_at) + make_interval(mins => c.fresh_within_minutes) END)) AS bad
+			SELECT format('connector %s', coalesce(c.id, f.connector_id)) AS key, (f.connector_id, f.type, f.seen_by, f.fresh_until) IS DISTINCT FROM
+				(c.id, c.type, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)) AS bad
 			FROM connectors c FULL JOIN connector_freshness f ON f.connector_id = c.id) x`},
+	{"places of connectors at fault in lists that are wrong", `
+		SELECT count(*), count(*) FILTER (WHERE bad), coalesce(min(key) FILTER (WHERE bad), '') FROM (
+			SELECT format('connector %s', coalesce(c.id, f.connector_id)) AS key, (f.connector_id, f.status, f.seen_by, f.fresh_until) IS DISTINCT FROM
+				(c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)) AS bad
+			FROM (SELECT * FROM connectors WHERE status IN ('ERROR', 'DISABLED')) c FULL JOIN connector_faults f ON f.connector_id = c.id) x`},
 	{"runs that nobody has swept", `
 		SELECT (SELECT count(*) FROM runs WHERE try_id IS NOT NULL), count(*), coalesce(min(u.run_id::text), '')
 		FROM unswept_runs u WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = u.run_id)`},
