@@ -203,8 +203,8 @@ BEGIN
             SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
-    -- Fewer are in flight than it looks at: it looks at these.
-    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT look + 1) r) <= look THEN
+    -- Few are in flight: it looks at these, each by its keys. Of many it soon finds a page among all.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT look / 10 + 1) r) <= look / 10 THEN
         RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT DISTINCT o.connector_id FROM open_runs o) r
                 CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
                 until, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted, place)
