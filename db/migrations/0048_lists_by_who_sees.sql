@@ -72,21 +72,19 @@ CREATE OR REPLACE TRIGGER connectors_fault_deleted AFTER DELETE ON connectors FO
 CREATE OR REPLACE TRIGGER connectors_fault_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_fault();
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION connectors_note_fault() FROM PUBLIC;
--- Those that are at fault, each held while it is noted, and one alone, so that nobody waits for another.
+-- Those that are at fault, each held while it is noted, and one alone, so that nobody waits for another. What one becomes while it is waited for is no place to go on from: another type comes before or behind many.
 -- +goose StatementBegin
 DO $$
 DECLARE
-    c       connectors;
     of_type text := '';
     after   integer := 0;
 BEGIN
     LOOP
-        SELECT * INTO c FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1 FOR NO KEY UPDATE;
+        SELECT k.type, k.id INTO of_type, after FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1;
         EXIT WHEN NOT FOUND;
         INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
-        VALUES (c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)) ON CONFLICT DO NOTHING;
-        of_type := c.type;
-        after := c.id;
+        SELECT c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)
+        FROM connectors c WHERE c.id = after AND c.at_fault FOR NO KEY UPDATE ON CONFLICT DO NOTHING;
         COMMIT;
     END LOOP;
 END $$;
