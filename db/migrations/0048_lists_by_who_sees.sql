@@ -201,11 +201,12 @@ BEGIN
             SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
-    -- Fewer are in flight than it looks at: it looks at these.
-    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT look + 1) r) <= look THEN
-        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT DISTINCT o.connector_id FROM open_runs o) r
+    -- Fewer are in flight than it looks at: it looks at these, by number at no more than it takes to find a page.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT least(look, 100000) + 1) r) <= least(look, 100000) THEN
+        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT o.connector_id FROM open_runs o %s OFFSET 0) r
                 CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
-                until, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted, place)
+                until, CASE WHEN NOT by_freshness THEN 'WHERE o.connector_id > $3 ORDER BY o.connector_id' END, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted,
+                CASE WHEN by_freshness THEN place ELSE 'r.connector_id' END)
             USING ways, after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
         RETURN;
     END IF;
