@@ -43,3 +43,33 @@ func TestWhatAConnectorBecomesWhileTheMigrationOfListsWaitsIsNoted(t *testing.T)
 		t.Errorf("at fault is %s, want the last", status)
 	}
 }
+
+// Those at fault are noted in the order of their types: one that becomes another type while it is waited for skips no other.
+func TestAConnectorThatChangesItsTypeWhileThoseAtFaultAreNotedSkipsNoOther(t *testing.T) {
+	b := newBase(t)
+	if err := db.Down(t.Context(), b.url, false); err != nil {
+		t.Fatal(err)
+	}
+	first := one[int32](b, `INSERT INTO connectors (name, type, user_id, status) VALUES ('first', 'file', 7, 'DISABLED') RETURNING id`)
+	b.exec(`INSERT INTO connectors (name, type, user_id, status) SELECT 'other', 'file', 7, 'DISABLED' FROM generate_series(1, 3)`)
+	holder := connectTo(t, b.url)
+	holder.exec(`BEGIN`)
+	holder.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, first)
+	up := make(chan error, 1)
+	go func() { up <- db.Up(t.Context(), b.url) }()
+	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock')`) {
+		select {
+		case err := <-up:
+			t.Fatalf("the migration did not wait: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	holder.exec(`UPDATE connectors SET type = 'web' WHERE id = $1`, first)
+	holder.exec(`COMMIT`)
+	if err := <-up; err != nil {
+		t.Fatal(err)
+	}
+	if noted := one[int](b, `SELECT count(*) FROM connector_faults`); noted != 4 {
+		t.Errorf("%d of 4 are noted", noted)
+	}
+}

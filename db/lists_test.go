@@ -189,6 +189,29 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 	}
 }
 
+// Very many in flight, of which a page is found soon: by number it reads no more of them than that.
+func TestAPageByNumberOfThoseInFlightReadsNoFurtherThanItsEnd(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // their triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (name, type, user_id, scope, status, run_id) SELECT 'c', 'web', 1, 'org', CASE WHEN n % 2 = 0 THEN 'SYNCING' ELSE 'ACTIVE' END, CASE WHEN n % 2 = 0 THEN gen_random_uuid() END
+		FROM generate_series(1, 10000) n`)
+	b.exec(`INSERT INTO connector_freshness SELECT id, type, created_at, 'org' FROM connectors`)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+		SELECT run_id, id, user_id, type, 'schedule', now(), now(), now(), 1 FROM connectors WHERE run_id IS NOT NULL`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.exec(`VACUUM ANALYZE connectors, connector_freshness, open_runs`)
+	for _, role := range []identity.Role{identity.User, identity.Superadmin} {
+		b.serves(identity.Who{UserID: 7, Role: role}, func(tx pgx.Tx) {
+			for _, after := range []int{0, 5000} {
+				call := fmt.Sprintf(`SELECT * FROM api.list_connectors(false, '-infinity', %d, 51, 5000, NULL, NULL, 'SYNCING', NULL, NULL, NULL, false)`, after)
+				if n, plan := buffersOf(t, tx, call); n > 2000 {
+					t.Errorf("%s: %s reads %d buffers:\n%s", role, call, n, plan)
+				}
+			}
+		})
+	}
+}
+
 // Who is in many groups of many each: a page looks at as many of all together as of one, and by number reads the index alone.
 func TestAPageOfManyGroupsLooksAtNoMoreThanOfOne(t *testing.T) {
 	b := newBase(t)

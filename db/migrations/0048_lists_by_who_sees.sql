@@ -72,21 +72,38 @@ CREATE OR REPLACE TRIGGER connectors_fault_deleted AFTER DELETE ON connectors FO
 CREATE OR REPLACE TRIGGER connectors_fault_none AFTER TRUNCATE ON connectors FOR EACH STATEMENT EXECUTE FUNCTION connectors_note_fault();
 -- +goose StatementEnd
 REVOKE ALL ON FUNCTION connectors_note_fault() FROM PUBLIC;
--- Those that are at fault, each held while it is noted, and one alone, so that nobody waits for another.
+-- Those that are at fault, each held while it is noted. First a thousand to a transaction, but those that somebody holds; then these, one alone, so that nobody waits for another. A place is read before its row is held: who waits for one
+-- may find it with another type, which comes before or behind many.
 -- +goose StatementBegin
 DO $$
 DECLARE
-    c       connectors;
     of_type text := '';
     after   integer := 0;
+    to_type text;
+    through integer;
 BEGIN
     LOOP
-        SELECT * INTO c FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1 FOR NO KEY UPDATE;
+        PERFORM set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true);
+        SELECT p.type, p.id INTO to_type, through
+        FROM (SELECT k.type, k.id FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1000) p ORDER BY p.type DESC, p.id DESC LIMIT 1;
         EXIT WHEN NOT FOUND;
         INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
-        VALUES (c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)) ON CONFLICT DO NOTHING;
-        of_type := c.type;
-        after := c.id;
+        SELECT c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)
+        FROM connectors c WHERE c.at_fault AND (c.type, c.id) > (of_type, after) AND (c.type, c.id) <= (to_type, through) FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING;
+        COMMIT;
+        of_type := to_type;
+        after := through;
+    END LOOP;
+    of_type := '';
+    after := 0;
+    LOOP
+        PERFORM set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+        SELECT k.type, k.id INTO of_type, after FROM connectors k
+        WHERE k.at_fault AND (k.type, k.id) > (of_type, after) AND NOT EXISTS (SELECT FROM connector_faults f WHERE f.connector_id = k.id) ORDER BY k.type, k.id LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
+        SELECT c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)
+        FROM connectors c WHERE c.id = after AND c.at_fault FOR NO KEY UPDATE ON CONFLICT DO NOTHING;
         COMMIT;
     END LOOP;
 END $$;
@@ -164,6 +181,7 @@ DECLARE
     -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
     found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
     is_bound   boolean := conditions <> '' OR (is_late AND NOT by_freshness);
+    few        integer := least(look, 100000) / CASE WHEN by_freshness THEN 10 ELSE 1 END;
     each       integer;
     through    timestamptz;
     through_id integer;
@@ -203,11 +221,12 @@ BEGIN
             SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
         INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
     END IF;
-    -- Few are in flight: it looks at these, each by its keys. Of many it soon finds a page among all.
-    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT look / 10 + 1) r) <= look / 10 THEN
-        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT DISTINCT o.connector_id FROM open_runs o) r
+    -- Few are in flight: it looks at these, by number at no more than it takes to find a page. By freshness each is read by its keys, and of many a page is sooner found among all.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT few + 1) r) <= few THEN
+        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT o.connector_id FROM open_runs o %s OFFSET 0) r
                 CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
-                until, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted, place)
+                until, CASE WHEN NOT by_freshness THEN 'WHERE o.connector_id > $3 ORDER BY o.connector_id' END, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted,
+                CASE WHEN by_freshness THEN place ELSE 'r.connector_id' END)
             USING ways, after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
         RETURN;
     END IF;
