@@ -8,6 +8,21 @@ import (
 	"github.com/echomind/sync/db"
 )
 
+// migrationWaits brings the schema up in the background, and returns once that waits for somebody's lock; what it returns is told how it ended.
+func (b *base) migrationWaits() <-chan error {
+	b.Helper()
+	up := make(chan error, 1)
+	go func() { up <- db.Up(b.Context(), b.url) }()
+	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock')`) {
+		select {
+		case err := <-up:
+			b.Fatalf("the migration did not wait: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return up
+}
+
 // A transaction that stands keeps the migration from the table of connectors: meanwhile they are synced, and given away.
 func TestWhatAConnectorBecomesWhileTheMigrationOfListsWaitsIsNoted(t *testing.T) {
 	b := newBase(t)
@@ -20,15 +35,7 @@ func TestWhatAConnectorBecomesWhileTheMigrationOfListsWaitsIsNoted(t *testing.T)
 	holder := connectTo(t, b.url)
 	holder.exec(`BEGIN`)
 	holder.exec(`UPDATE connectors SET name = 'still held' WHERE id = $1`, held)
-	up := make(chan error, 1)
-	go func() { up <- db.Up(t.Context(), b.url) }()
-	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock')`) {
-		select {
-		case err := <-up:
-			t.Fatalf("the migration did not wait: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	up := b.migrationWaits()
 	b.exec(`UPDATE connectors SET fresh_within_minutes = 90 WHERE id = $1`, given)
 	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'eng' WHERE id = $1`, given)
 	b.moves("true", `SELECT moves.disable($1)`, off)
@@ -55,15 +62,7 @@ func TestAConnectorThatChangesItsTypeWhileThoseAtFaultAreNotedSkipsNoOther(t *te
 	holder := connectTo(t, b.url)
 	holder.exec(`BEGIN`)
 	holder.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, first)
-	up := make(chan error, 1)
-	go func() { up <- db.Up(t.Context(), b.url) }()
-	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock')`) {
-		select {
-		case err := <-up:
-			t.Fatalf("the migration did not wait: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	up := b.migrationWaits()
 	holder.exec(`UPDATE connectors SET type = 'web' WHERE id = $1`, first)
 	holder.exec(`COMMIT`)
 	if err := <-up; err != nil {

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,8 +61,8 @@ func isText(field, value string) error {
 
 // areTexts says so of values of the query, by their names.
 func areTexts(values map[string]string) error {
-	for field, value := range values {
-		if err := isText(field, value); err != nil {
+	for _, field := range slices.Sorted(maps.Keys(values)) {
+		if err := isText(field, values[field]); err != nil {
 			return err
 		}
 	}
