@@ -1,9 +1,12 @@
 package db_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/echomind/sync/db"
 )
@@ -70,5 +73,39 @@ func TestAConnectorThatChangesItsTypeWhileThoseAtFaultAreNotedSkipsNoOther(t *te
 	}
 	if noted := one[int](b, `SELECT count(*) FROM connector_faults`); noted != 4 {
 		t.Errorf("%d of 4 are noted", noted)
+	}
+}
+
+// A transaction that reads as of when it began does not see what is noted since. It fails, to be repeated, and leaves no note of a connector that is at fault no more.
+func TestATransactionThatIsOlderThanTheNoteOfAFaultLeavesNoneBehind(t *testing.T) {
+	for _, isolation := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
+		t.Run(isolation, func(t *testing.T) {
+			b := newBase(t)
+			if err := db.Down(t.Context(), b.url, false); err != nil {
+				t.Fatal(err)
+			}
+			off := one[int32](b, `INSERT INTO connectors (name, type, user_id, status) VALUES ('off', 'web', 7, 'DISABLED') RETURNING id`)
+			last := one[int32](b, `INSERT INTO connectors (name, type, user_id, status) VALUES ('last', 'web', 7, 'DISABLED') RETURNING id`)
+			older, holder := connectTo(t, b.url), connectTo(t, b.url)
+			older.exec(`BEGIN ISOLATION LEVEL ` + isolation)
+			older.exec(`SELECT FROM connector_types`)
+			holder.exec(`BEGIN`)
+			holder.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, last)
+			up := b.migrationWaits() // the first is noted
+			_, err := older.conn.Exec(t.Context(), `SELECT moves.enable($1)`, off)
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "40001" {
+				t.Errorf("it is enabled: %v, want a serialization failure", err)
+			}
+			older.exec(`ROLLBACK`)
+			b.moves("true", `SELECT moves.enable($1)`, off)
+			holder.exec(`COMMIT`)
+			if err := <-up; err != nil {
+				t.Fatal(err)
+			}
+			if noted := one[string](b, `SELECT string_agg(connector_id::text, ',') FROM connector_faults`); noted != fmt.Sprint(last) {
+				t.Errorf("%s are noted, want %d", noted, last)
+			}
+		})
 	}
 }

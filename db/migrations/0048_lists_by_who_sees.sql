@@ -56,6 +56,10 @@ BEGIN
         DELETE FROM connector_faults;
     ELSIF TG_OP = 'DELETE' OR NOT NEW.at_fault THEN
         DELETE FROM connector_faults f WHERE f.connector_id = OLD.id;
+        IF NOT FOUND THEN   -- It is not noted yet. Or a serializable transaction, which began before that, does not see it: it fails here, and its client repeats it.
+            INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until) VALUES (OLD.id, OLD.status, '', clock_timestamp()) ON CONFLICT DO NOTHING;
+            DELETE FROM connector_faults f WHERE f.connector_id = OLD.id;
+        END IF;
     ELSE
         INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
         VALUES (NEW.id, NEW.status, api.webhook_place(NEW.type, NEW.user_id, NEW.scope, NEW.scope_id), connector_fresh_until(NEW.fresh_within_minutes, NEW.last_sync_at, NEW.created_at))
