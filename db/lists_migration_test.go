@@ -109,3 +109,38 @@ func TestATransactionThatIsOlderThanTheNoteOfAFaultLeavesNoneBehind(t *testing.T
 		})
 	}
 }
+
+// Somebody holds one while who sees each is written down, and then changes another: neither waits for the other for ever, and the migration ends.
+func TestWhoHoldsOneWhileItIsWrittenWhoSeesThemMayChangeAnother(t *testing.T) {
+	b := newBase(t)
+	if err := db.Down(t.Context(), b.url, false); err != nil {
+		t.Fatal(err)
+	}
+	first := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('first', 'web', 7) RETURNING id`)
+	off := one[int32](b, `INSERT INTO connectors (name, type, user_id, status) VALUES ('off', 'web', 7, 'DISABLED') RETURNING id`)
+	last := one[int32](b, `INSERT INTO connectors (name, type, user_id) VALUES ('last', 'web', 7) RETURNING id`)
+	holder, other := connectTo(t, b.url), connectTo(t, b.url)
+	holder.exec(`BEGIN`)
+	holder.exec(`SELECT FROM connectors WHERE id = $1 FOR UPDATE`, off)
+	up := b.migrationWaits() // the triggers are there
+	other.exec(`BEGIN`)
+	other.exec(`UPDATE connectors SET fresh_within_minutes = 90 WHERE id = $1`, last)
+	holder.exec(`COMMIT`)
+	for !one[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'echomind-migrate' AND wait_event_type = 'Lock' AND query LIKE '%UPDATE connector_freshness%')`) {
+		select {
+		case err := <-up:
+			t.Fatalf("the migration did not wait: %v", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	b.exec(`SET lock_timeout = '500ms'`)
+	b.exec(`UPDATE connectors SET fresh_within_minutes = 90 WHERE id = $1`, first) // waits for nobody
+	other.exec(`UPDATE connectors SET fresh_within_minutes = 60 WHERE id = $1`, first)
+	other.exec(`COMMIT`)
+	if err := <-up; err != nil {
+		t.Fatal(err)
+	}
+	if unseen := one[int](b, `SELECT count(*) FROM connector_freshness WHERE seen_by IS DISTINCT FROM 'user:7' AND connector_id IN ($1, $2, $3)`, first, off, last); unseen > 0 {
+		t.Errorf("of %d it is not written who sees them", unseen)
+	}
+}

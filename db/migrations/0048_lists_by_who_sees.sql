@@ -112,7 +112,7 @@ BEGIN
     END LOOP;
 END $$;
 -- +goose StatementEnd
--- Those that are there, a thousand to a transaction. A change of one meanwhile writes its own, which is left alone.
+-- Those that are there, in the same way. A change of one meanwhile writes its own, which is left alone.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -123,9 +123,17 @@ BEGIN
         SELECT max(p.connector_id) INTO through FROM (SELECT f.connector_id FROM connector_freshness f WHERE f.connector_id > after ORDER BY f.connector_id LIMIT 1000) p;
         EXIT WHEN through IS NULL;
         UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c
-        WHERE f.connector_id > after AND f.connector_id <= through AND f.seen_by IS NULL AND c.id = f.connector_id;
+        WHERE f.connector_id = ANY (ARRAY(SELECT n.connector_id FROM connector_freshness n WHERE n.connector_id > after AND n.connector_id <= through AND n.seen_by IS NULL FOR NO KEY UPDATE SKIP LOCKED))
+            AND c.id = f.connector_id;
         COMMIT;
         after := through;
+    END LOOP;
+    after := 0;
+    LOOP
+        SELECT f.connector_id INTO after FROM connector_freshness f WHERE f.connector_id > after AND f.seen_by IS NULL ORDER BY f.connector_id LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        UPDATE connector_freshness f SET seen_by = api.webhook_place(c.type, c.user_id, c.scope, c.scope_id) FROM connectors c WHERE f.connector_id = after AND f.seen_by IS NULL AND c.id = f.connector_id;
+        COMMIT;
     END LOOP;
 END $$;
 -- +goose StatementEnd
