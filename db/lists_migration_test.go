@@ -144,3 +144,18 @@ func TestWhoHoldsOneWhileItIsWrittenWhoSeesThemMayChangeAnother(t *testing.T) {
 		t.Errorf("of %d it is not written who sees them", unseen)
 	}
 }
+
+// A try that is repeated, as it is for as long as somebody holds one, writes nothing to the many that are noted.
+func TestTheMigrationOfListsHoldsNoConnectorThatIsNoted(t *testing.T) {
+	b := newBase(t)
+	b.exec(`INSERT INTO connectors (name, type, user_id, status) SELECT 'off', 'web', 7, 'DISABLED' FROM generate_series(1, 10)`)
+	lockedBy := `SELECT string_agg(xmax::text, ',' ORDER BY id) FROM connectors`
+	before := one[string](b, lockedBy)
+	b.exec(`DELETE FROM goose_db_version WHERE version_id = 48`)
+	if err := db.Up(t.Context(), b.url); err != nil {
+		t.Fatal(err)
+	}
+	if after := one[string](b, lockedBy); after != before {
+		t.Errorf("they were held by %s, and are by %s", before, after)
+	}
+}

@@ -87,13 +87,14 @@ DECLARE
     through integer;
 BEGIN
     LOOP
-        PERFORM set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true);
+        PERFORM set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
         SELECT p.type, p.id INTO to_type, through
         FROM (SELECT k.type, k.id FROM connectors k WHERE k.at_fault AND (k.type, k.id) > (of_type, after) ORDER BY k.type, k.id LIMIT 1000) p ORDER BY p.type DESC, p.id DESC LIMIT 1;
         EXIT WHEN NOT FOUND;
         INSERT INTO connector_faults (connector_id, status, seen_by, fresh_until)
         SELECT c.id, c.status, api.webhook_place(c.type, c.user_id, c.scope, c.scope_id), connector_fresh_until(c.fresh_within_minutes, c.last_sync_at, c.created_at)
-        FROM connectors c WHERE c.at_fault AND (c.type, c.id) > (of_type, after) AND (c.type, c.id) <= (to_type, through) FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING;
+        FROM connectors c WHERE c.at_fault AND (c.type, c.id) > (of_type, after) AND (c.type, c.id) <= (to_type, through) AND NOT EXISTS (SELECT FROM connector_faults f WHERE f.connector_id = c.id)
+        FOR NO KEY UPDATE SKIP LOCKED ON CONFLICT DO NOTHING;
         COMMIT;
         of_type := to_type;
         after := through;
