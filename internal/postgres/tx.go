@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,7 +42,12 @@ type Bounds struct {
 	// ByIndex forbids plans that read a whole table or key before they return the first rows: statistics of a quiet time may
 	// make them look cheap. It is for statements that read a few rows after a given key.
 	ByIndex bool
+	// Settings are set as the transaction begins.
+	Settings []Setting
 }
+
+// Setting is a run-time setting, and its value until its transaction ends.
+type Setting struct{ Name, Value string }
 
 // begin begins a transaction and sets its bounds, in one round trip. It has no arguments, so the driver sends it as one
 // message, and a pooler sends all of it to the server that the transaction gets.
@@ -49,10 +55,34 @@ func (b Bounds) begin(mode string) pgx.TxOptions {
 	if b.ByIndex {
 		mode += "; set local enable_seqscan = off; set local enable_bitmapscan = off"
 	}
-	return pgx.TxOptions{BeginQuery: fmt.Sprintf(
+	query := fmt.Sprintf(
 		"begin%s; set local lock_timeout = %d; set local statement_timeout = %d; set local idle_in_transaction_session_timeout = %d",
 		mode, milliseconds(b.Lock, lockBound), milliseconds(b.Statement, statementBound), milliseconds(b.Idle, idleBound),
-	)}
+	)
+	if len(b.Settings) > 0 {
+		query += "; " + set(b.Settings)
+	}
+	return pgx.TxOptions{BeginQuery: query}
+}
+
+// Set sets settings of a transaction that has begun. At least one is given.
+func Set(ctx context.Context, tx pgx.Tx, settings []Setting) error {
+	_, err := tx.Exec(ctx, set(settings))
+	return err
+}
+
+// set is a statement whose values stand in it as hexadecimal digits: whatever they are, and whatever the server takes for an
+// escape, they end no string. It is a SELECT, of which pg_stat_statements keeps one for all values.
+func set(settings []Setting) string {
+	var sql strings.Builder
+	sql.WriteString("select ")
+	for i, s := range settings {
+		if i > 0 {
+			sql.WriteString(", ")
+		}
+		fmt.Fprintf(&sql, "set_config(convert_from(decode('%x', 'hex'), 'UTF8'), convert_from(decode('%x', 'hex'), 'UTF8'), true)", s.Name, s.Value)
+	}
+	return sql.String()
 }
 
 func milliseconds(d, otherwise time.Duration) int64 {

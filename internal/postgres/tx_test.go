@@ -2,15 +2,51 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/echomind/sync/testonly/testkit"
 )
+
+// What a user says of a request is in a setting: whatever it is, it is the whole setting, and no statement.
+func TestASettingIsItsValueWhateverTheServerTakesForAnEscape(t *testing.T) {
+	pool := open(t, testkit.Database(t, accounts))
+	texts := []string{"", `'`, `\'; SELECT 1/0; --`, `'', true), set_config('a.b', ''`, "{\"note\": \"größer\n\u0027\"}", strings.Repeat("group,", 20_000)}
+	for _, conforming := range []string{"on", "off"} {
+		conn, err := pool.Acquire(t.Context())
+		do(t, err)
+		_, err = conn.Exec(t.Context(), `SET standard_conforming_strings = `+conforming)
+		do(t, err)
+		for _, text := range texts {
+			settings := []Setting{{"echomind.request", text}, {"echomind.groups", "g"}}
+			want := map[string]string{"echomind.request": text, "echomind.groups": "g"}
+			do(t, TxBounded(t.Context(), conn, Bounds{Settings: settings}, func(tx pgx.Tx) error {
+				isSet(t, tx, want)
+				return nil
+			}))
+			do(t, Tx(t.Context(), conn, func(tx pgx.Tx) error {
+				defer isSet(t, tx, want)
+				return Set(t.Context(), tx, settings)
+			}))
+			isSet(t, conn, map[string]string{"echomind.request": "", "echomind.groups": ""})
+		}
+		conn.Release()
+	}
+	for _, noText := range []string{"a\x00b", "a\xff"} {
+		err := TxBounded(t.Context(), pool, Bounds{Settings: []Setting{{"echomind.request", noText}}}, func(pgx.Tx) error { return nil })
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "22021" {
+			t.Errorf("%q is set: %v", noText, err)
+		}
+	}
+}
 
 // querier is a pool, a connection or a transaction.
 type querier interface {

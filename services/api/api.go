@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -293,9 +294,24 @@ func requestOf(ctx context.Context) identity.Request {
 	return request
 }
 
-func served(of identity.Request) dbgen.ServeParams {
+// How the statements of a transaction are planned. None is compiled. What the session said of that is another's behind a pooler.
+var (
+	// eachTime is for statements whose best plan depends on what is asked.
+	eachTime = []postgres.Setting{{Name: "jit", Value: "off"}, {Name: "plan_cache_mode", Value: "force_custom_plan"}}
+	// alongKeys is for those that also are to follow keys, whatever the planner thinks of the tables.
+	alongKeys = slices.Concat(eachTime, walks)
+	// byKeys is for those that find all they read by a key: they keep their plans, whatever there was when they were made.
+	byKeys = slices.Concat([]postgres.Setting{{Name: "jit", Value: "off"}, {Name: "plan_cache_mode", Value: "force_generic_plan"}}, walks)
+
+	walks = []postgres.Setting{{Name: "enable_seqscan", Value: "off"}, {Name: "enable_hashjoin", Value: "off"}, {Name: "enable_mergejoin", Value: "off"}}
+)
+
+// served are the settings of a transaction that serves a request: whom, for what it sees and what the audit says of it, and how it is planned.
+func served(of identity.Request, planned []postgres.Setting) []postgres.Setting {
 	groups, change, create := of.GroupSettings()
-	return dbgen.ServeParams{Request: of.Setting(), Groups: groups, ChangeGroups: change, CreateGroups: create}
+	return slices.Concat([]postgres.Setting{
+		{Name: "echomind.request", Value: of.Setting()}, {Name: "echomind.groups", Value: groups}, {Name: "echomind.change_groups", Value: change}, {Name: "echomind.create_groups", Value: create},
+	}, planned)
 }
 
 // in does the work of a request in one transaction that says whom it serves.
@@ -310,25 +326,18 @@ func (a *API) byKey(ctx context.Context, work func(ctx context.Context, q *dbgen
 
 // inTx is in for statements of another package.
 func (a *API) inTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
-	return a.transact(ctx, served(requestOf(ctx)), work)
+	return a.transact(ctx, eachTime, work)
 }
 
 // byKeyTx is byKey for statements of another package.
 func (a *API) byKeyTx(ctx context.Context, work func(ctx context.Context, tx pgx.Tx) error) error {
-	serve := served(requestOf(ctx))
-	serve.ByKey = true
-	return a.transact(ctx, serve, work)
+	return a.transact(ctx, byKeys, work)
 }
 
-func (a *API) transact(ctx context.Context, serve dbgen.ServeParams, work func(ctx context.Context, tx pgx.Tx) error) error {
+func (a *API) transact(ctx context.Context, planned []postgres.Setting, work func(ctx context.Context, tx pgx.Tx) error) error {
 	each := deadline.Of(statementTimeout)
-	bounds := postgres.Bounds{Lock: lockTimeout, Statement: each, Idle: each}
+	bounds := postgres.Bounds{Lock: lockTimeout, Statement: each, Idle: each, Settings: served(requestOf(ctx), planned)}
 	return deadline.Do(ctx, "api.request", queryTimeout, func(ctx context.Context) error {
-		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error {
-			if err := dbgen.New(tx).Serve(ctx, serve); err != nil {
-				return err
-			}
-			return work(ctx, tx)
-		})
+		return postgres.TxBounded(ctx, a.pool, bounds, func(tx pgx.Tx) error { return work(ctx, tx) })
 	})
 }

@@ -174,7 +174,7 @@ func (a *API) batch(ctx context.Context, tx pgx.Tx, of *dbgen.TakeBatchRow) (*ou
 		RequestID: fmt.Sprintf("operation/%d", taken.Operation), Note: taken.Note,
 	}
 	ctx = context.WithValue(ctx, requestKey, request) // its id is one that nobody can send
-	if err := q.Serve(ctx, served(request)); err != nil {
+	if err := postgres.Set(ctx, tx, served(request, eachTime)); err != nil {
 		return nil, err
 	}
 	out := &outcome{action: taken.Action, NoteBatchParams: dbgen.NoteBatchParams{

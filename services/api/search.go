@@ -41,8 +41,6 @@ const (
 	excerpt, mostTitle = 1000, 600
 	// namedSources is how many sources that were never synced are named.
 	namedSources = 10
-	// byKeys has a search follow its keys, whatever the planner thinks of the tables: it reads a bounded part of them.
-	byKeys = `SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('enable_seqscan', 'off', true)`
 )
 
 func (a *API) searchRoutes() {
@@ -166,12 +164,7 @@ func (a *API) searchNow(ctx context.Context, in *Search, asked []int32) (*Search
 		return nil, err
 	}
 	ask := func(ctx context.Context, work func(context.Context, search.Querier) error) error {
-		return a.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, byKeys); err != nil {
-				return err
-			}
-			return work(ctx, tx)
-		})
+		return a.transact(ctx, alongKeys, func(ctx context.Context, tx pgx.Tx) error { return work(ctx, tx) })
 	}
 	sight := search.OfViewer(ask, pointScopes(requestOf(ctx).Who, in.Scope), within, mostCompared, comparing)
 	found, err := a.searcher.Find(ctx, sight, search.Question{Text: in.Q, Limit: int(in.PageSize), Sources: asked, Scope: in.Scope})

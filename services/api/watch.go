@@ -154,8 +154,9 @@ func (w *watcher) seen(ctx context.Context, some []told, next position) (seenSin
 	if !slices.ContainsFunc(some, w.names) {
 		return nil, nil
 	}
-	who := served(requestOf(ctx))
-	viewer := fmt.Sprintf("%d %s %q", requestOf(ctx).UserID, requestOf(ctx).Role, who.Groups)
+	who := requestOf(ctx)
+	groups, _, _ := who.GroupSettings()
+	viewer := fmt.Sprintf("%d %s %q", who.UserID, who.Role, groups)
 	return w.api.feed.sight(sightOf{viewer, w.at, next}, func() (seenSince, error) {
 		var of dbgen.EventsSeenOfParams
 		for _, e := range some {

@@ -8,14 +8,6 @@ SELECT coalesce(a.user_id, 0)::integer AS user_id, coalesce(a.role, '')::text AS
     coalesce(a.refused, '')::text AS refused
 FROM api.sign_in(@issuer::text, @subject::text, sqlc.narg('named')::integer, sqlc.narg('role')::text, @most_new::integer, @request_id::text) a;
 
--- name: Serve :exec
--- Whom this transaction serves: what it sees, and what the audit says of it. Where all that it reads is found by a key, its statements keep their plans, which walk
--- by keys, whatever there was when they were made; else they are planned by what is asked. None is compiled. What the session said of that is another's behind a pooler.
-SELECT set_config('echomind.request', @request::text, true), set_config('echomind.groups', @groups::text, true),
-    set_config('echomind.change_groups', @change_groups::text, true), set_config('echomind.create_groups', @create_groups::text, true),
-    set_config('jit', 'off', true), set_config('plan_cache_mode', CASE WHEN @by_key::boolean THEN 'force_generic_plan' ELSE 'force_custom_plan' END, true),
-    CASE WHEN @by_key THEN concat(set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)) END;
-
 -- name: PageKey :one
 SELECT api.page_key()::bytea AS key;
 

@@ -491,34 +491,6 @@ func (q *Queries) RevokeToken(ctx context.Context, id int32) (bool, error) {
 	return revoked, err
 }
 
-const serve = `-- name: Serve :exec
-SELECT set_config('echomind.request', $1::text, true), set_config('echomind.groups', $2::text, true),
-    set_config('echomind.change_groups', $3::text, true), set_config('echomind.create_groups', $4::text, true),
-    set_config('jit', 'off', true), set_config('plan_cache_mode', CASE WHEN $5::boolean THEN 'force_generic_plan' ELSE 'force_custom_plan' END, true),
-    CASE WHEN $5 THEN concat(set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)) END
-`
-
-type ServeParams struct {
-	Request      string
-	Groups       string
-	ChangeGroups string
-	CreateGroups string
-	ByKey        bool
-}
-
-// Whom this transaction serves: what it sees, and what the audit says of it. Where all that it reads is found by a key, its statements keep their plans, which walk
-// by keys, whatever there was when they were made; else they are planned by what is asked. None is compiled. What the session said of that is another's behind a pooler.
-func (q *Queries) Serve(ctx context.Context, arg ServeParams) error {
-	_, err := q.db.Exec(ctx, serve,
-		arg.Request,
-		arg.Groups,
-		arg.ChangeGroups,
-		arg.CreateGroups,
-		arg.ByKey,
-	)
-	return err
-}
-
 const setUser = `-- name: SetUser :exec
 SELECT api.set_user($1::integer, $2::text, $3::text[], $4::text[], $5::text[])
 `

@@ -1,4 +1,4 @@
-package api_test
+package api
 
 import (
 	"testing"
@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/echomind/sync/db"
-	"github.com/echomind/sync/services/api/internal/dbgen"
+	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/internal/postgres"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -19,16 +20,20 @@ func TestATransactionSaysHowItIsPlannedWhateverTheSessionSaysAndThatEndsWithIt(t
 	_, err = conn.Exec(t.Context(), `SET jit = on`)
 	require.NoError(t, err)
 	const settings = `SELECT ARRAY[current_setting('jit'), current_setting('plan_cache_mode'), current_setting('enable_seqscan'), current_setting('enable_hashjoin'), current_setting('enable_mergejoin')]`
-	for byKey, want := range map[bool][]string{true: {"off", "force_generic_plan", "off", "off", "off"}, false: {"off", "force_custom_plan", "on", "on", "on"}} {
+	for how, want := range map[string]struct {
+		planned []postgres.Setting
+		is      []string
+	}{
+		"by keys":    {byKeys, []string{"off", "force_generic_plan", "off", "off", "off"}},
+		"along keys": {alongKeys, []string{"off", "force_custom_plan", "off", "off", "off"}},
+		"each time":  {eachTime, []string{"off", "force_custom_plan", "on", "on", "on"}},
+	} {
 		var within, after []string
-		require.NoError(t, pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
-			if err := dbgen.New(tx).Serve(t.Context(), dbgen.ServeParams{ByKey: byKey}); err != nil {
-				return err
-			}
+		require.NoError(t, postgres.TxBounded(t.Context(), conn, postgres.Bounds{Settings: served(identity.Request{}, want.planned)}, func(tx pgx.Tx) error {
 			return tx.QueryRow(t.Context(), settings).Scan(&within)
 		}))
 		require.NoError(t, conn.QueryRow(t.Context(), settings).Scan(&after))
-		require.Equal(t, want, within, "by key: %v", byKey)
+		require.Equal(t, want.is, within, how)
 		require.Equal(t, []string{"on", "auto", "on", "on", "on"}, after)
 	}
 }
