@@ -88,7 +88,7 @@ func GlanceSeen(ctx context.Context, tx pgx.Tx, ids []int32, settings Settings) 
 func gather(ctx context.Context, read func(context.Context) (Evidence, error), asked *broker.Broker, away error, patience time.Duration) (Evidence, error) {
 	var streams Streams
 	before, err := read(ctx)
-	if err != nil {
+	if err != nil || rests(before) {
 		return before, err
 	}
 	if draining(before.Connector) {
@@ -177,6 +177,13 @@ func (e *Evidence) rest(ctx context.Context, q *dbgen.Queries, runs []dbgen.Past
 		return fmt.Errorf("ask who is connected: %w", err)
 	}
 	return nil
+}
+
+// rests says whether nothing of it can be in a stream, nor is to be published soon: then the broker is not asked.
+func rests(e Evidence) bool {
+	c := e.Connector
+	isDue := func(at *time.Time) bool { return at != nil && !at.After(e.Now) }
+	return c.Status != pending && c.Status != syncing && !isDue(c.NextSyncAt) && !isDue(c.ParametersDueAt)
 }
 
 // draining says whether the worker is done, and some of its documents are still to be stored.

@@ -64,6 +64,7 @@ type API struct {
 	queues    *share // what each on a page waits for is counted
 	proxies   proxies
 	streams   *streams
+	counts    counts
 	feed      *feed
 	watchers  *watchers
 	watched   *watchedRuns

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/echomind/sync/contract/topology"
@@ -61,7 +63,7 @@ type ConnectorCount struct {
 	Type       string `json:"type"`
 	Status     string `json:"status"`
 	Connectors int64  `json:"connectors"`
-	IsEstimate bool   `json:"is_estimate" doc:"Whether it is about so many: in a large table those that are active are not counted one by one, nor are others of which there are very many. Each type has a count of those that are active then; it may be 0 where there are a few that are not due. A few thousand connectors are counted exactly."`
+	IsEstimate bool   `json:"is_estimate" doc:"Whether it is about so many: in a large table those that are active are not counted one by one, nor are others of which there are very many. Each type has a count of those that are active then; it may be 0 where there are a few that are not due. A few thousand connectors are counted exactly. Where one of these counts is an estimate, all may be of 2 seconds ago."`
 }
 
 // SystemJob is a job of the system; verdict, ended_at, reason and result are of its last run, null where it has not run.
@@ -110,7 +112,7 @@ func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 		name string
 		ask  func(*Standing, context.Context, *dbgen.Queries) error
 	}{
-		{"services", (*Standing).askServices}, {"connectors", (*Standing).askConnectors}, {"system_jobs", (*Standing).askSystemJobs}, {"keys_waited_for", (*Standing).askKeys},
+		{"services", (*Standing).askServices}, {"connectors", a.counts.ask}, {"system_jobs", (*Standing).askSystemJobs}, {"keys_waited_for", (*Standing).askKeys},
 		{"events", (*Standing).askEvents},
 	} {
 		if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return part.ask(&out.Body, ctx, q) }); err != nil {
@@ -135,10 +137,32 @@ func (s *Standing) askServices(ctx context.Context, q *dbgen.Queries) error {
 	return err
 }
 
-func (s *Standing) askConnectors(ctx context.Context, q *dbgen.Queries) error {
+// keptCounts is for how long estimated counts are those of everybody who asks: they read thousands of pages.
+const keptCounts = 2 * time.Second
+
+// counts keeps the counts of connectors where some are estimates. They are a superadmin's, as is the operation that shows them.
+type counts struct {
+	mu    sync.Mutex
+	all   []ConnectorCount
+	until time.Time
+}
+
+func (k *counts) ask(s *Standing, ctx context.Context, q *dbgen.Queries) error {
+	k.mu.Lock()
+	all, isKept := k.all, time.Now().Before(k.until)
+	k.mu.Unlock()
+	if isKept {
+		s.Connectors = all
+		return nil
+	}
 	counted, err := q.ConnectorCounts(ctx)
 	for _, c := range counted {
 		s.Connectors = append(s.Connectors, ConnectorCount(c))
+	}
+	if err == nil && slices.ContainsFunc(s.Connectors, func(c ConnectorCount) bool { return c.IsEstimate }) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.all, k.until = slices.Clip(s.Connectors), time.Now().Add(keptCounts)
 	}
 	return err
 }

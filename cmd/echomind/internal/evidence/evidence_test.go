@@ -451,3 +451,11 @@ func TestWhyKnowsThatAConnectorDoesNotExist(t *testing.T) {
 	_, err := evidence.Gather(context.Background(), w.pool, w.broker, nil, 7, defaults)
 	require.ErrorIs(t, err, evidence.ErrNoConnector)
 }
+
+func TestWhyAsksNoBrokerOfAConnectorThatRests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.due("-1 hour")
+	w.broker = nil
+	require.Equal(t, evidence.WaitsForSlot, w.why(defaults).Cause)
+}
