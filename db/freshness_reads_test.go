@@ -11,11 +11,7 @@ import (
 func TestConnectorsOfBeforeTheMigrationHaveTheirPlaceByFreshness(t *testing.T) {
 	b := newBase(t)
 	b.exec(`INSERT INTO connectors (name, type, user_id, fresh_within_minutes) SELECT 'c', 'web', 7, CASE WHEN n % 2 = 0 THEN 60 END FROM generate_series(1, 2500) n`)
-	for one[int](b, `SELECT max(version_id)::integer FROM goose_db_version`) >= 29 {
-		if err := db.Down(t.Context(), b.url, false); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.before(29)
 	if n := one[int](b, `SELECT count(*) FROM connector_freshness`); n != 1250 {
 		t.Errorf("%d say how old they may be", n)
 	}

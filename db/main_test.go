@@ -57,6 +57,16 @@ func one[T any](b *base, sql string, args ...any) T {
 	return value
 }
 
+// before takes back a migration, and those after it.
+func (b *base) before(version int) {
+	b.Helper()
+	for one[int](b, `SELECT max(version_id)::integer FROM goose_db_version`) >= version {
+		if err := db.Down(b.Context(), b.url, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // holds fails the test unless a condition on a connector c, and its latest run r, is true.
 func (b *base) holds(id int32, condition string) {
 	b.Helper()

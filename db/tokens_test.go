@@ -3,6 +3,7 @@ package db_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -270,5 +271,70 @@ func TestKeepAuditReadsNoKeysOfRequestsAndLinksThatStillCount(t *testing.T) {
 	}
 	if n := one[int](b, `SELECT count(*) FROM request_keys`); n != 49_998 {
 		t.Errorf("%d keys are left, want 49,998", n)
+	}
+}
+
+// A token may what each of the tokens through which it was made, and each of their owners, may; it is none where one of them is none, or was made for somebody else by less than
+// a superadmin.
+func TestWhatATokenIsNowIsWhatAllOfItsLinksAre(t *testing.T) {
+	b := newBase(t)
+	const users, tokens = 6, 400
+	random := rand.New(rand.NewPCG(49, 0))
+	roles := []identity.Role{identity.User, identity.Admin, identity.Superadmin}
+	kept := map[int]int{} // users have a role of their own, or none
+	b.exec(`SET session_replication_role = 'replica'`)
+	for user := 1; user < users; user++ {
+		kept[user] = random.IntN(3)
+		b.exec(`INSERT INTO users (user_id, role) VALUES ($1, $2)`, user, roles[kept[user]])
+	}
+	type token struct {
+		owner, role int
+		isOver      bool
+		through     []int
+	}
+	all := []token{{}} // by their numbers
+	for id := 1; id <= tokens; id++ {
+		made := token{owner: 1 + random.IntN(users), role: max(random.IntN(3), random.IntN(3))}
+		if parent := random.IntN(id); random.IntN(4) > 0 && len(all[parent].through) < 8 {
+			if through := all[parent].through; parent > 0 {
+				made.through = append(slices.Clone(through), parent)
+			}
+			if random.IntN(3) > 0 && parent > 0 {
+				made.owner = all[parent].owner
+			}
+		}
+		over := []string{"infinity", "infinity", "infinity"}
+		if made.isOver = random.IntN(20) == 0; made.isOver {
+			over[random.IntN(2)] = "2020-01-01"
+		}
+		b.exec(`INSERT INTO access_tokens (id, user_id, role, scopes, secret_sha256, created_by, made_through, expires_at, revoked_at) OVERRIDING SYSTEM VALUE
+			VALUES ($1, $2, $3, '{read}', sha256('s'), 'x', $4, nullif($5::timestamptz, 'infinity'), nullif($6::timestamptz, 'infinity'))`,
+			id, made.owner, roles[made.role], append([]int{}, made.through...), over[0], over[1])
+		all = append(all, made)
+	}
+	b.exec(`SET session_replication_role = 'origin'`)
+	counted := map[string]int{}
+	for id := 1; id <= tokens; id++ {
+		lowest, want, before := 2, "", 0
+		for i, link := range append(slices.Clone(all[id].through), id) {
+			of := all[link]
+			if of.isOver || i > 0 && of.owner != before && lowest < 2 {
+				lowest = -1
+				break
+			}
+			if lowest, before = min(lowest, of.role), of.owner; of.owner < users {
+				lowest = min(lowest, kept[of.owner])
+			}
+		}
+		if lowest >= 0 {
+			want = string(roles[lowest])
+		}
+		if got := one[string](b, `SELECT coalesce(api.role_now($1), '')`, id); got != want {
+			t.Errorf("token %d, made through %v, is now %q, want %q", id, all[id].through, got, want)
+		}
+		counted[want]++
+	}
+	if len(counted) != 4 || counted[""] > tokens/2 {
+		t.Errorf("of each there are %v", counted)
 	}
 }
