@@ -1,7 +1,8 @@
 -- +goose Up
 -- expand
 -- Each request of services/api asks what its token is now, and each page of sources for their latest runs. A token's links are looked at one after another: a window over
--- them took ten times as long as finding them. Whom somebody sees is asked once for all of a page.
+-- them took ten times as long as finding them. Whom somebody sees is asked once for all of a page. Most of what is asked for is the viewer's own: that is looked at first, as
+-- each look reads the setting of the request.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.role_now(token integer) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
@@ -58,7 +59,53 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+CREATE OR REPLACE VIEW api.connectors AS
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.run_at_once, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
+    c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
+    c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.concurrency_keys, c.waits_for_key, c.kept_plan, c.parameters_due_at, c.synced_version,
+    c.follows, now()::timestamptz AS seen_at,
+    (c.type <> ALL ((SELECT api.job_types())::text[])
+        AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) OR api.is_superadmin() AS may_change
+FROM connectors c
+WHERE ((c.scope = 'user' AND c.user_id = api.viewer_id())
+        OR c.scope = ANY (api.open_scopes())
+        OR (c.scope = 'group' AND c.scope_id = ANY (api.groups('groups')))
+        OR (c.scope = ANY (api.job_scopes()) AND c.type = ANY ((SELECT api.job_types())::text[])))
+    AND (c.type <> ALL ((SELECT api.job_types())::text[]) OR c.scope = ANY (api.job_scopes()));
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
+        ELSE (scope = 'user' AND owner = api.viewer_id()) OR scope = ANY (api.open_scopes()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE
+    SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+BEGIN
+    RETURN CASE WHEN type = ANY (api.job_types()) THEN scope = ANY (api.job_scopes())
+        ELSE scope = ANY (api.open_scopes()) OR (scope = 'user' AND owner = api.viewer_id()) OR (scope = 'group' AND scope_id = ANY (api.groups('groups'))) END;
+END $$;
+-- +goose StatementEnd
+CREATE OR REPLACE VIEW api.connectors AS
+SELECT c.id, c.name, c.type, c.user_id, c.scope, c.scope_id, c.config, c.refresh_freq_minutes, c.schedule_cron, c.run_at_once, c.time_zone, c.dst_gap, c.dst_overlap,
+    c.spread_percent, c.deadline_minutes, c.overlap, c.once_per, c.catch_up, c.catch_up_most, c.catch_up_minutes, c.fresh_within_minutes, c.max_retries, c.deletion_guard,
+    c.trigger_requested_at, c.created_at, c.created_by, c.updated_at, c.updated_by, c.status, c.status_message, c.config_version, c.last_sync_at,
+    c.next_sync_at, c.due_reason, c.planned_through, c.needs_plan, c.claimed_at, c.claimed_for, c.synced_for, c.deletions_allowed_at, c.next_parameters,
+    c.run_id, c.failure_count, c.put_off_since, c.slot_at, c.over_at, c.condition, c.calendar, c.calendar_use, c.concurrency_keys, c.waits_for_key, c.kept_plan, c.parameters_due_at, c.synced_version,
+    c.follows, now()::timestamptz AS seen_at,
+    api.is_superadmin() OR (c.type <> ALL ((SELECT api.job_types())::text[])
+        AND ((c.scope = 'user' AND c.user_id = api.viewer_id()) OR (c.scope = 'group' AND c.scope_id = ANY ((SELECT api.groups('change_groups'))::text[])))) AS may_change
+FROM connectors c
+WHERE (c.scope = ANY (api.open_scopes())
+        OR (c.scope = 'user' AND c.user_id = api.viewer_id())
+        OR (c.scope = 'group' AND c.scope_id = ANY (api.groups('groups')))
+        OR (c.scope = ANY (api.job_scopes()) AND c.type = ANY ((SELECT api.job_types())::text[])))
+    AND (c.type <> ALL ((SELECT api.job_types())::text[]) OR c.scope = ANY (api.job_scopes()));
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.role_now(token integer) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
