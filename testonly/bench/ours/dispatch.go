@@ -74,6 +74,42 @@ func (d *Dispatcher) Prepared(ctx context.Context, n int) (float64, error) {
 	return float64(n) / took, nil
 }
 
+const (
+	// pace is how many connectors become due a second, and ahead how long before the first that is written down.
+	pace, ahead = 1000, 15 * time.Second
+	// betweenTicks is between two ticks.
+	betweenTicks = 100 * time.Millisecond
+)
+
+// Paced has the n connectors of a type become due one after another, a thousand a second, and returns how many of them it claimed and published a second. It runs started once the first
+// is nearly due.
+func (d *Dispatcher) Paced(ctx context.Context, kind string, n int, started func()) (float64, error) {
+	over := time.Duration(n) * time.Second / pace
+	from := time.Now().Add(ahead)
+	if err := errors.Join(d.system.makeDueOver(ctx, kind, from, over), d.purge(ctx)); err != nil {
+		return 0, err
+	}
+	if time.Now().After(from) {
+		return 0, fmt.Errorf("%d connectors are not made due within %s", n, ahead)
+	}
+	started()
+	time.Sleep(time.Until(from))
+	for time.Since(from) < 10*over {
+		if err := d.scheduler.Tick(ctx); err != nil {
+			return 0, fmt.Errorf("tick: %w", err)
+		}
+		info, err := d.state(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if int(info.State.Msgs) == n {
+			return float64(n) / time.Since(from).Seconds(), nil
+		}
+		time.Sleep(betweenTicks)
+	}
+	return 0, fmt.Errorf("%d connectors that became due within %s are not dispatched within %s", n, over, 10*over)
+}
+
 // StandStill puts connectors of a type that nobody serves in flight.
 func (d *Dispatcher) StandStill(ctx context.Context, kind string, n int) error {
 	err := d.system.Type(ctx, kind, 0)

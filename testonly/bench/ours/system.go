@@ -104,6 +104,27 @@ func (s *System) makeDue(ctx context.Context, kind string) error {
 	})
 }
 
+// makeDueOver is makeDue, but one after another, the first of them at a moment.
+func (s *System) makeDueOver(ctx context.Context, kind string, from time.Time, over time.Duration) error {
+	if err := s.makeDue(ctx, kind); err != nil {
+		return err
+	}
+	err := s.with(ctx, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `SELECT set_config('echomind.moving', 'on', true)`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `UPDATE connectors c SET next_sync_at = d.at, slot_at = d.at
+				FROM (SELECT id, $2::timestamptz + $3::interval * (row_number() OVER (ORDER BY id) - 1) / count(*) OVER () AS at FROM connectors WHERE type = $1) d WHERE c.id = d.id`, kind, from, over)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("make connectors due one after another: %w", err)
+	}
+	return nil
+}
+
 // now is Postgres's clock.
 func (s *System) now(ctx context.Context) (now time.Time, err error) {
 	err = s.with(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now) })
