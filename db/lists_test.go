@@ -51,6 +51,8 @@ func TestAListHasWhatItsViewerSeesOnceAndInItsOrder(t *testing.T) {
 	b.exec(`UPDATE connectors SET scope = 'group', scope_id = 'g2' WHERE id % 17 = 0`)
 	b.exec(`UPDATE connectors SET scope = 'org', scope_id = NULL WHERE id % 19 = 0`)
 	b.exec(`UPDATE connectors SET user_id = 3 WHERE id % 23 = 0`)
+	b.exec(`UPDATE connectors SET type = 'file' WHERE id % 31 = 0`)
+	b.exec(`UPDATE connectors SET type = 'web' WHERE id % 37 = 0`)
 	b.exec(`SET echomind.moving = 'on'`)
 	b.exec(`UPDATE connectors SET status = 'ERROR' WHERE id % 5 = 0`)
 	b.exec(`UPDATE connectors SET status = CASE status WHEN 'ERROR' THEN 'DISABLED' ELSE 'ACTIVE' END WHERE id % 3 = 0`)
@@ -175,6 +177,8 @@ func TestAPageReadsAPageOfEachThatItsViewerBelongsTo(t *testing.T) {
 				`(true, '-infinity', 0, 51, 10000, 'web', 'c', 'ERROR', NULL, NULL, NULL, false)`:            600 + 6*int64(len(who.Groups)),
 				`(false, '-infinity', 0, 51, 20000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:         90_000,
 				`(true, '-infinity', 0, 51, 10000, NULL, 'nowhere', NULL, NULL, NULL, NULL, false)`:          45_000,
+				`(false, '-infinity', 0, 51, 20000, 'file', 'c', NULL, NULL, NULL, NULL, false)`:             1000 + 6*int64(len(who.Groups)), // of another type, which their places say
+				`(true, '-infinity', 0, 51, 10000, 'file', 'c', NULL, NULL, NULL, NULL, false)`:              1000 + 6*int64(len(who.Groups)),
 				`(true, '-infinity', 0, 51, 10000, NULL, NULL, NULL, NULL, 'group', 'g1', false)`:            1500,
 				`(false, '-infinity', 0, 51, 20000, NULL, NULL, NULL, 50, 'user', NULL, false)`:              2500, // all jobs, each by its key
 				`(false, '-infinity', 0, 51, 20000, 'web', NULL, 'INACTIVE', NULL, 'org', 'nowhere', false)`: 90_000,

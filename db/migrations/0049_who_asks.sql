@@ -82,7 +82,177 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- A page of connectors that the viewer sees, behind a place: by number or, by_freshness, the one that is late for longest first. With a filter, or in very many groups, it looks at so many of them at most: where there
+-- may be more, its last row says from where on (is_end). Who reads them asks api.connectors for these numbers. Planned for each call: it is short, and what is not asked for is not in it.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.list_connectors(by_freshness boolean, after timestamptz, after_id integer, page integer, look integer,
+    of_type text, named text, of_status text, owner integer, of_scope text, of_scope_id text, is_late boolean) RETURNS TABLE (connector_id integer, fresh_until timestamptz, is_end boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    moment     timestamptz := clock_timestamp();
+    sees_all   boolean := api.is_superadmin();
+    -- Who sees what the filter asks for: all, where it does not say.
+    narrow     text[] := CASE WHEN of_scope = 'system' THEN '{job}' WHEN of_scope = 'org' THEN '{org,job}' WHEN of_scope = 'group' THEN ARRAY['group:' || of_scope_id, 'job']
+        WHEN of_scope = 'user' THEN ARRAY['user:' || owner, 'job'] END;
+    ways       text[];
+    is_noted   boolean := of_status IN ('ERROR', 'DISABLED');   -- null: no status is asked for
+    places     text := CASE WHEN is_noted THEN 'connector_faults' ELSE 'connector_freshness' END;
+    -- Where the place has the type, those of others are not looked for among the connectors.
+    conditions text := concat(CASE WHEN of_type IS NOT NULL AND is_noted IS NOT TRUE THEN ' AND f.type = ANY (ARRAY[$8])' END, CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
+        CASE WHEN NOT is_noted THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
+        CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
+    -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
+    found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
+    is_bound   boolean := conditions <> '' OR (is_late AND NOT by_freshness);
+    few        integer := least(look, 100000) / CASE WHEN by_freshness THEN 10 ELSE 1 END;
+    each       integer;
+    through    timestamptz;
+    through_id integer;
+    -- By number it is of no account, and not in the index.
+    until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
+    place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
+    behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
+    wanted     text := concat(conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END);
+    -- Who sees them, and which status they have, is in the order, too, and no plain equality, which the planner takes out of it: another index has them in the order of the rest, with all others between them.
+    ordered    text := place;
+    found_rows integer;
+BEGIN
+    IF array_position(narrow, NULL) IS NOT NULL THEN   -- of which group, or whose, is not said
+        narrow := NULL;
+    END IF;
+    IF sees_all THEN
+        ways := narrow;
+    ELSE
+        ways := ARRAY(SELECT w FROM unnest(api.sees_as()) w WHERE narrow IS NULL OR w = ANY (narrow));
+    END IF;
+    CASE
+        WHEN is_noted AND ways IS NOT NULL THEN
+            behind := format('f.status || %L || f.seen_by = ANY (ARRAY[%L || w.seen_by]) AND %s', ' ', of_status || ' ', behind);
+            ordered := format('f.status || %L || f.seen_by, %s', ' ', place);
+        WHEN is_noted THEN
+            behind := format('f.status = ANY (ARRAY[%L]) AND %s', of_status, behind);
+            ordered := 'f.status, ' || place;
+        WHEN ways IS NOT NULL THEN
+            behind := 'f.seen_by = ANY (ARRAY[w.seen_by]) AND ' || behind;
+            ordered := 'f.seen_by, ' || place;
+        ELSE   -- all of them
+    END CASE;
+    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
+    is_bound := is_bound OR cardinality(ways)::bigint * page > 2 * least(look, 100000);   -- a page of somebody in very many groups
+    IF is_bound THEN
+        EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
+            SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
+        INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
+    END IF;
+    -- Few are in flight: it looks at these, by number at no more than it takes to find a page. By freshness each is read by its keys, and of many a page is sooner found among all.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT few + 1) r) <= few THEN
+        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT o.connector_id FROM open_runs o %s OFFSET 0) r
+                CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
+                until, CASE WHEN NOT by_freshness THEN 'WHERE o.connector_id > $3 ORDER BY o.connector_id' END, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted,
+                CASE WHEN by_freshness THEN place ELSE 'r.connector_id' END)
+            USING ways, after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
+        RETURN;
+    END IF;
+    IF through_id IS NOT NULL THEN
+        behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
+    END IF;
+    RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
+            SELECT f.connector_id, %s FROM %I f %s WHERE %s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, places, found, behind, wanted, ordered, replace(place, 'f.', 'n.'))
+        USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
+    GET DIAGNOSTICS found_rows = ROW_COUNT;
+    IF found_rows < page AND through_id IS NOT NULL AND NOT (is_late AND by_freshness AND through >= moment) THEN   -- none is late behind that
+        RETURN QUERY SELECT through_id, through, true;
+    END IF;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION api.list_connectors(by_freshness boolean, after timestamptz, after_id integer, page integer, look integer,
+    of_type text, named text, of_status text, owner integer, of_scope text, of_scope_id text, is_late boolean) RETURNS TABLE (connector_id integer, fresh_until timestamptz, is_end boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = public, pg_temp
+    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    moment     timestamptz := clock_timestamp();
+    sees_all   boolean := api.is_superadmin();
+    -- Who sees what the filter asks for: all, where it does not say.
+    narrow     text[] := CASE WHEN of_scope = 'system' THEN '{job}' WHEN of_scope = 'org' THEN '{org,job}' WHEN of_scope = 'group' THEN ARRAY['group:' || of_scope_id, 'job']
+        WHEN of_scope = 'user' THEN ARRAY['user:' || owner, 'job'] END;
+    ways       text[];
+    is_noted   boolean := of_status IN ('ERROR', 'DISABLED');   -- null: no status is asked for
+    places     text := CASE WHEN is_noted THEN 'connector_faults' ELSE 'connector_freshness' END;
+    conditions text := concat(CASE WHEN of_type IS NOT NULL THEN ' AND c.type = $8' END, CASE WHEN named IS NOT NULL THEN ' AND strpos(lower(c.name), lower($9)) > 0' END,
+        CASE WHEN NOT is_noted THEN ' AND c.status = $10' END, CASE WHEN owner IS NOT NULL THEN ' AND c.user_id = $11' END,
+        CASE WHEN of_scope IS NOT NULL THEN ' AND c.scope = $12' END, CASE WHEN of_scope_id IS NOT NULL THEN ' AND c.scope_id = $13' END);
+    -- Each by its key, behind a fence: where statistics are older than a group, the planner would read all of the group for each of its connectors.
+    found      text := CASE WHEN conditions <> '' THEN 'CROSS JOIN LATERAL (SELECT c.type, c.name, c.status, c.user_id, c.scope, c.scope_id FROM connectors c WHERE c.id = f.connector_id OFFSET 0) c' END;
+    is_bound   boolean := conditions <> '' OR (is_late AND NOT by_freshness);
+    few        integer := least(look, 100000) / CASE WHEN by_freshness THEN 10 ELSE 1 END;
+    each       integer;
+    through    timestamptz;
+    through_id integer;
+    -- By number it is of no account, and not in the index.
+    until      text := CASE WHEN by_freshness THEN 'f.fresh_until' ELSE '$2 AS fresh_until' END;
+    place      text := CASE WHEN by_freshness THEN 'f.fresh_until, f.connector_id' ELSE 'f.connector_id' END;
+    behind     text := CASE WHEN by_freshness THEN '(f.fresh_until, f.connector_id) > ($2, $3)' ELSE 'f.connector_id > $3' END;
+    wanted     text := concat(conditions, CASE WHEN is_late THEN ' AND f.fresh_until < $7' END);
+    -- Who sees them, and which status they have, is in the order, too, and no plain equality, which the planner takes out of it: another index has them in the order of the rest, with all others between them.
+    ordered    text := place;
+    found_rows integer;
+BEGIN
+    IF array_position(narrow, NULL) IS NOT NULL THEN   -- of which group, or whose, is not said
+        narrow := NULL;
+    END IF;
+    IF sees_all THEN
+        ways := narrow;
+    ELSE
+        ways := ARRAY(SELECT w FROM unnest(api.sees_as()) w WHERE narrow IS NULL OR w = ANY (narrow));
+    END IF;
+    CASE
+        WHEN is_noted AND ways IS NOT NULL THEN
+            behind := format('f.status || %L || f.seen_by = ANY (ARRAY[%L || w.seen_by]) AND %s', ' ', of_status || ' ', behind);
+            ordered := format('f.status || %L || f.seen_by, %s', ' ', place);
+        WHEN is_noted THEN
+            behind := format('f.status = ANY (ARRAY[%L]) AND %s', of_status, behind);
+            ordered := 'f.status, ' || place;
+        WHEN ways IS NOT NULL THEN
+            behind := 'f.seen_by = ANY (ARRAY[w.seen_by]) AND ' || behind;
+            ordered := 'f.seen_by, ' || place;
+        ELSE   -- all of them
+    END CASE;
+    each := greatest(least(look, 100000) / greatest(cardinality(ways), 1), 1);   -- all together no more than that
+    is_bound := is_bound OR cardinality(ways)::bigint * page > 2 * least(look, 100000);   -- a page of somebody in very many groups
+    IF is_bound THEN
+        EXECUTE format('SELECT n.fresh_until, n.connector_id FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
+            SELECT %s, f.connector_id FROM %I f WHERE %s ORDER BY %s OFFSET $4 LIMIT 1) n ORDER BY %s LIMIT 1', until, places, behind, ordered, replace(place, 'f.', 'n.'))
+        INTO through, through_id USING coalesce(ways, '{all}'), after, after_id, each;
+    END IF;
+    -- Few are in flight: it looks at these, by number at no more than it takes to find a page. By freshness each is read by its keys, and of many a page is sooner found among all.
+    IF through_id IS NOT NULL AND of_status IN ('PENDING', 'SYNCING') AND (SELECT count(*) FROM (SELECT FROM open_runs LIMIT few + 1) r) <= few THEN
+        RETURN QUERY EXECUTE format('SELECT f.connector_id, %s, false FROM (SELECT o.connector_id FROM open_runs o %s OFFSET 0) r
+                CROSS JOIN LATERAL (SELECT * FROM connector_freshness n WHERE n.connector_id = r.connector_id OFFSET 0) f %s WHERE %s%s ORDER BY %s LIMIT $6',
+                until, CASE WHEN NOT by_freshness THEN 'WHERE o.connector_id > $3 ORDER BY o.connector_id' END, found, replace(behind, 'ARRAY[w.seen_by]', '$1'), wanted,
+                CASE WHEN by_freshness THEN place ELSE 'r.connector_id' END)
+            USING ways, after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
+        RETURN;
+    END IF;
+    IF through_id IS NOT NULL THEN
+        behind := behind || CASE WHEN by_freshness THEN ' AND (f.fresh_until, f.connector_id) <= ($4, $5)' ELSE ' AND f.connector_id <= $5' END;
+    END IF;
+    RETURN QUERY EXECUTE format('SELECT n.connector_id, n.fresh_until, false FROM unnest($1) w(seen_by) CROSS JOIN LATERAL (
+            SELECT f.connector_id, %s FROM %I f %s WHERE %s%s ORDER BY %s LIMIT $6) n ORDER BY %s LIMIT $6',
+            until, places, found, behind, wanted, ordered, replace(place, 'f.', 'n.'))
+        USING coalesce(ways, '{all}'), after, after_id, through, through_id, page, moment, of_type, named, of_status, owner, of_scope, of_scope_id;
+    GET DIAGNOSTICS found_rows = ROW_COUNT;
+    IF found_rows < page AND through_id IS NOT NULL AND NOT (is_late AND by_freshness AND through >= moment) THEN   -- none is late behind that
+        RETURN QUERY SELECT through_id, through, true;
+    END IF;
+END $$;
+-- +goose StatementEnd
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION api.sees(type text, owner integer, scope text, scope_id text) RETURNS boolean LANGUAGE plpgsql STABLE
     SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
