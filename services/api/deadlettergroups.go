@@ -77,7 +77,7 @@ type LetterGroupPage struct {
 }
 
 func (a *API) groupDeadLetters(ctx context.Context, in *LetterGroups) (*LetterGroupPage, error) {
-	f, err := letterFilter(in.Subject, in.ConnectorID)
+	f, err := letterFilter("query.subject", in.Subject, in.ConnectorID)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,9 @@ func (a *API) groupDeadLetters(ctx context.Context, in *LetterGroups) (*LetterGr
 }
 
 // letterFilter is which letters are meant.
-func letterFilter(subject string, connectorID int64) (deadletter.Filter, error) {
+func letterFilter(field, subject string, connectorID int64) (deadletter.Filter, error) {
 	if subject != "" && !deadletter.SubjectForm.MatchString(subject) {
-		return deadletter.Filter{}, problem.Invalid("subject", "must be a subject such as document.process or connector.sync.*")
+		return deadletter.Filter{}, problem.Invalid(field, "must be a subject such as document.process or connector.sync.*")
 	}
 	return deadletter.Filter{Subject: subject, ConnectorID: int32(connectorID)}, nil
 }

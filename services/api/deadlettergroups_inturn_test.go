@@ -112,6 +112,11 @@ func TestManyDeadLettersAreForSuperadminsAndNamed(t *testing.T) {
 	looks := b.as(1, identity.Superadmin, identity.Read)
 	looks.refused(403, "forbidden", looks.do("POST", "/deadletters/replay", map[string]any{"subject": ">"}))
 	me := b.as(1, identity.Superadmin)
+	for _, path := range []string{"/deadletters", "/deadletters/groups"} {
+		r := me.do("GET", path+"?subject=%00", nil)
+		me.refused(422, "invalid", r)
+		require.Contains(t, r.text, `"query.subject"`)
+	}
 	for _, path := range []string{"/deadletters/replay", "/deadletters/drop"} {
 		me.refused(422, "invalid", me.do("POST", path, map[string]any{}))
 		me.refused(422, "invalid", me.do("POST", path, map[string]any{"subject": "a b"}))

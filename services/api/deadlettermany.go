@@ -53,7 +53,7 @@ func (f LettersFilter) filter() (deadletter.Filter, error) {
 	if subject == everySubject {
 		subject = ""
 	}
-	found, err := letterFilter(subject, f.ConnectorID)
+	found, err := letterFilter("body.subject", subject, f.ConnectorID)
 	switch {
 	case err != nil:
 		return found, err

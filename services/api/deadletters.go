@@ -131,10 +131,10 @@ type DeadLetterPage struct {
 }
 
 func (a *API) listDeadLetters(ctx context.Context, in *DeadLetterList) (*DeadLetterPage, error) {
-	if in.Subject != "" && !deadletter.SubjectForm.MatchString(in.Subject) {
-		return nil, problem.Invalid("query.subject", "must be a subject such as document.process or connector.sync.*")
+	f, err := letterFilter("query.subject", in.Subject, in.ConnectorID)
+	if err != nil {
+		return nil, err
 	}
-	f := deadletter.Filter{Subject: in.Subject, ConnectorID: int32(in.ConnectorID)}
 	if in.Reason != "" {
 		f.Is = ofGroup(in.Reason)
 	}

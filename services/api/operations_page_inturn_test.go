@@ -81,7 +81,12 @@ func TestThePageOfAnOperationIsForItsUserAndEachActionForWhoMayDoIt(t *testing.T
 	operates := w.as(7, identity.User, identity.Read, identity.Operate).signedIn()
 	require.Equal(t, http.StatusForbidden, operates.get("/operations/new?action=delete").status)
 	require.NotContains(t, operates.get("/").text, `value="delete"`)
-	for _, wrong := range []string{"/operations/new?action=burn", "/operations/new", "/operations/0", "/operations/999", "/operations/x"} {
+	for _, wrong := range []string{"/operations/new?action=burn", "/operations/new"} {
+		refused := operates.get(wrong)
+		require.Equal(t, http.StatusUnprocessableEntity, refused.status, wrong)
+		require.Contains(t, refused.text, "must be sync, enable, disable or delete")
+	}
+	for _, wrong := range []string{"/operations/0", "/operations/999", "/operations/x"} {
 		require.Equal(t, http.StatusNotFound, operates.get(wrong).status, wrong)
 	}
 	require.Equal(t, http.StatusUnprocessableEntity, operates.get("/operations/new?action=sync&user_id=x").status)

@@ -200,7 +200,7 @@ func (v previewView) Others() int { return int(v.Found.Matched) - len(v.Found.Ex
 func asked(values url.Values) (map[string]any, operationFilter, error) {
 	action := values.Get("action")
 	if deeds[action] == "" {
-		return nil, operationFilter{}, problem.NotFound("action")
+		return nil, operationFilter{}, problem.Invalid("action", "must be sync, enable, disable or delete")
 	}
 	filter, err := filterOf(values)
 	return map[string]any{"action": action, "filter": filter}, filter, err
