@@ -206,7 +206,8 @@ func TestLinksOfAPageThatAnswersAFormLeadSomewhere(t *testing.T) {
 	b := w.as(7, identity.User).signedIn()
 	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
 	for path, form := range map[string]url.Values{
-		"/tokens": {"name": {"x"}, "role": {"user"}, "scopes": {"read"}},
+		"/tokens":        {"name": {"x"}, "role": {"user"}, "scopes": {"read"}},
+		"/problems/sync": {},
 		fmt.Sprintf("/sources/%d/schedule", c.id): {"schedule_cron": {"every day"}},
 		fmt.Sprintf("/sources/%d/disable", c.id):  {},
 	} {
