@@ -93,6 +93,19 @@ func TestEveryFilterOfSourcesIsInTheAddress(t *testing.T) {
 	}
 }
 
+func TestSourcesOfOneGroupAreShownByAFilterThatTheFormHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(1, identity.Superadmin).signedIn()
+	w.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('law', 'web', 7, 'group', 'legal'), ('art', 'web', 7, 'group', 'design')`)
+	page := b.get("/?scope_id=legal").text
+	require.Contains(t, page, `name="scope_id" value="legal"`, "no filter is hidden")
+	require.Contains(t, page, ">law<")
+	require.NotContains(t, page, ">art<")
+	require.Contains(t, b.get("/?scope=group").text, `name="scope_id" value=""`)
+	require.NotContains(t, b.get("/?scope=org").text, `name="scope_id"`)
+}
+
 func TestAScheduleIsChangedOfTheVersionThatWasShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,8 +204,11 @@ func TestRunsProblemsAndAdministrationShowWhatSomebodyMaySee(t *testing.T) {
 	require.Equal(t, http.StatusOK, all.get("/audit").status)
 	require.Equal(t, http.StatusNotFound, me.do("POST", "/runs/"+others.run.String()+"/cancel", url.Values{}).status)
 	require.Contains(t, me.do("POST", "/runs/"+mine.run.String()+"/cancel", url.Values{}).text, "The run was cancelled")
+	w.exec(`INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('wiki', 0)`)
 	for _, b := range []*browser{me, admin, all} {
 		page := b.get("/administration")
+		require.Contains(t, page.text, "no bound")
+		require.NotContains(t, page.text, "at most 0")
 		require.Equal(t, http.StatusOK, page.status)
 		w.harmless(page)
 		require.NotContains(t, b.get("/runs?status=NONE").text, "panic")
@@ -289,4 +305,14 @@ func TestWhetherASourceIsAsFreshAsItMustBeIsShownWhereSomebodyHasSaidSo(t *testi
 	w.exec(`DELETE FROM connectors WHERE name <> 'x'`)
 	w.exec(`UPDATE connectors SET fresh_within_minutes = 2880`)
 	shows("Fresh", "2 days")
+}
+
+func TestARunThatWasSentToWorkersMoreThanOnceSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b, c := w.as(7, identity.User).signedIn(), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	path := fmt.Sprintf("/sources/%d", c.id)
+	require.NotContains(t, b.get(path).text, "sent to workers")
+	w.exec(`UPDATE open_runs SET dispatches = 3 WHERE id = $1`, c.run)
+	require.Contains(t, b.get(path).text, "sent to workers 3 times")
 }

@@ -281,6 +281,17 @@ type connectorType struct {
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
 }
 
+// AtOnce is how many of its syncs there may be at once.
+func (t connectorType) AtOnce() string {
+	switch {
+	case t.MaxConcurrentSyncs == nil:
+		return "as the scheduler says"
+	case *t.MaxConcurrentSyncs == 0:
+		return "no bound"
+	}
+	return fmt.Sprintf("at most %d", *t.MaxConcurrentSyncs)
+}
+
 func (q *request) types() ([]connectorType, error) {
 	var found struct {
 		Types []connectorType `json:"types"`
