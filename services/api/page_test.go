@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +142,9 @@ func TestTimesAreShownWithTheirZone(t *testing.T) {
 	require.Contains(t, b.get("/?zone=UTC").text, "2 Jan 2020 03:04 UTC")
 	require.Contains(t, b.get("/?zone=Europe/Berlin").text, "2 Jan 2020 04:04 Europe/Berlin")
 	require.Contains(t, b.get("/?zone=Europe/Nowhere").text, "2 Jan 2020 12:04 Asia/Tokyo")
+	movestest.Force(w, w.conn, `UPDATE connectors SET status = 'ACTIVE', needs_plan = false, next_sync_at = clock_timestamp() + interval '3 hours', due_reason = 'schedule'`)
+	own, _ := time.Now().Zone()
+	require.Regexp(t, `it is not due before [^<]*[0-9]{2}:[0-9]{2}(:[0-9]{2})? `+regexp.QuoteMeta(own), b.get("/?zone=Asia/Tokyo").text, "a sentence says in which zone")
 }
 
 func TestAPageThatIsNotThereIsNotFound(t *testing.T) {
