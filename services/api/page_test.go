@@ -132,6 +132,16 @@ func TestAScheduleIsChangedOfTheVersionThatWasShown(t *testing.T) {
 	require.Equal(t, "0 3 * * *", one[string](w, `SELECT schedule_cron FROM connectors WHERE id = $1`, id))
 }
 
+func TestASlotSaysWhatBecomesOfItByPictureAndWord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, schedule_cron, once_per) VALUES ('x', 'web', 7, '0 * * * *', 'day') RETURNING id`)
+	page := w.as(7, identity.User).signedIn().get(fmt.Sprintf("/sources/%d", id)).text
+	for _, verdict := range []string{`#i-syncing"/></svg>runs`, `#i-skipped"/></svg>skipped × `} {
+		require.Contains(t, page, `<span class="verdict"><svg class="icon" aria-hidden="true"><use href="`+verdict)
+	}
+}
+
 func TestTimesAreShownWithTheirZone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -118,7 +118,7 @@ var states = map[string]state{
 	"running": {"syncing", "Running"}, "completed": {"active", "Completed"}, "skipped": {"skipped", "Skipped"}, "failed": {"error", "Failed"},
 	"superseded": {"superseded", "Superseded"}, "missed": {"missed", "Missed"},
 	"fresh": {"active", "Fresh"}, "late": {"error", "Late"}, "never": {"missed", "Never synced"}, "unknown": {"pending", "Freshness unknown"},
-	"due": {"pending", "Due"}, "document stored": {"active", "Stored"}, "document failed": {"error", "Failed"}, "document partial": {"pending", "Stored in part"}, "document deleted": {"disabled", "Deleted"},
+	"due": {"pending", "Due"}, "runs": {"syncing", "Runs"}, "document stored": {"active", "Stored"}, "document failed": {"error", "Failed"}, "document partial": {"pending", "Stored in part"}, "document deleted": {"disabled", "Deleted"},
 }
 
 func stateOf(status string) state {
