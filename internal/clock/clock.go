@@ -19,6 +19,9 @@ func At(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
+// InZone is At with the zone that it is in, for sentences: who reads them may be somewhere else.
+func InZone(t, now time.Time) string { return At(t, now) + t.Local().Format(" MST") }
+
 // Optional is At, and "-" for nil.
 func Optional(t *time.Time, now time.Time) string {
 	if t == nil {
@@ -40,11 +43,16 @@ func Until(t, now time.Time) string {
 	if !t.After(now) {
 		return "now"
 	}
-	return fmt.Sprintf("at %s (in %s)", At(t, now), Span(t.Sub(now)))
+	return fmt.Sprintf("at %s (in %s)", InZone(t, now), Span(t.Sub(now)))
 }
 
 // Wait says who asked for a wait, and until when it is.
 func Wait(asked string, until, now time.Time) string { return asked + " until " + At(until, now) }
+
+// WaitInZone is Wait with the zone.
+func WaitInZone(asked string, until, now time.Time) string {
+	return asked + " until " + InZone(until, now)
+}
 
 // putOffFor is for how long a connector must have been put off for that to be worth saying.
 const putOffFor = time.Hour

@@ -37,7 +37,10 @@ func TestAMomentIsAsShortAsItsDistanceAllows(t *testing.T) {
 	require.Equal(t, "-", clock.Optional(nil, now))
 	require.Equal(t, "just now", clock.Ago(now, now))
 	require.Equal(t, "now", clock.Until(now, now))
-	require.Equal(t, "at 12:05:00 (in 5m)", clock.Until(now.Add(5*time.Minute), now))
+	own, _ := now.Zone()
+	require.Equal(t, "at 12:05:00 "+own+" (in 5m)", clock.Until(now.Add(5*time.Minute), now))
+	require.Equal(t, "4 Mar 09:30 "+own, clock.InZone(time.Date(2026, 3, 4, 9, 30, 0, 0, time.Local), now), "who reads a sentence may be somewhere else")
+	require.Equal(t, "it asked us to wait until 12:05:00 "+own, clock.WaitInZone("it asked us to wait", now.Add(5*time.Minute), now))
 }
 
 func TestWhatIsPutOffSaysSinceWhenAfterAnHour(t *testing.T) {

@@ -118,7 +118,7 @@ func (x *explanation) failed() {
 func Reason(reason, message *string, waitsUntil *time.Time, now time.Time) string {
 	why, said := text(reason, ""), text(message, "")
 	if why == postponed && waitsUntil != nil {
-		said = clock.Wait(said, *waitsUntil, now)
+		said = clock.WaitInZone(said, *waitsUntil, now)
 	}
 	switch {
 	case strings.HasPrefix(said, why): // "worker lost: worker lost: its lease ran out"

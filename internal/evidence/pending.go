@@ -19,7 +19,7 @@ func (x *explanation) pending() {
 	}
 	x.fact("session %s", c.RunID)
 	x.fact("dispatched %s%s", clock.Ago(*c.DispatchedAt, x.Now), times)
-	x.fact("due %s as %s, %s", clock.At(*c.DueAt, x.Now), *c.Trigger, waited(*c.DueAt, x.Now))
+	x.fact("due %s as %s, %s", clock.InZone(*c.DueAt, x.Now), *c.Trigger, waited(*c.DueAt, x.Now))
 	if x.IsGlance {
 		x.conclude(InTransit, "its message was sent "+clock.Ago(*c.DispatchedAt, x.Now)+", and no worker has taken it yet", "a worker takes it")
 		return

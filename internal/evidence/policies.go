@@ -18,18 +18,18 @@ func (x *explanation) policies() {
 	if c.Condition != nil {
 		x.fact("condition %s: it is asked before a slot runs, and skips the slot where it is not met", *c.Condition)
 		if c.UnmetAt != nil && c.UnmetCount != nil {
-			x.fact("it was not met for the last %s, at last %s", plural(int64(*c.UnmetCount), "slot"), clock.At(*c.UnmetAt, x.Now))
+			x.fact("it was not met for the last %s, at last %s", plural(int64(*c.UnmetCount), "slot"), clock.InZone(*c.UnmetAt, x.Now))
 		}
 	}
 	if _, held := x.held(); !held && planned && c.SlotAt != nil && c.SlotAt.Before(*c.NextSyncAt) {
-		x.fact("put off: its slot was %s, and what an outage has left is spread over some time", clock.At(*c.SlotAt, x.Now))
+		x.fact("put off: its slot was %s, and what an outage has left is spread over some time", clock.InZone(*c.SlotAt, x.Now))
 	}
 	if planned && !isCron && c.RefreshFreqMinutes != nil && c.SpreadPercent > 0 {
 		x.fact("spread: its slots keep a place of their own, up to %d%% of the interval earlier", c.SpreadPercent)
 	}
 	if isCron && c.OncePer != nil {
 		if c.SyncedFor != nil && c.NextSyncAt != nil {
-			x.fact("once per %s: the last sync that completed was for %s; other slots of that %s are skipped", *c.OncePer, clock.At(*c.SyncedFor, x.Now), *c.OncePer)
+			x.fact("once per %s: the last sync that completed was for %s; other slots of that %s are skipped", *c.OncePer, clock.InZone(*c.SyncedFor, x.Now), *c.OncePer)
 		} else {
 			x.fact("once per %s: slots behind a completed sync of the same %s are skipped", *c.OncePer, *c.OncePer)
 		}
@@ -43,9 +43,9 @@ func (x *explanation) policies() {
 		deadline := time.Duration(*c.DeadlineMinutes) * time.Minute
 		switch {
 		case planned && c.SlotAt != nil && c.SlotAt.Add(deadline).Before(x.Now):
-			x.fact("deadline %s: its slot was not claimed by %s; when its turn comes it is missed, and a later one runs if it is not too late", clock.Span(deadline), clock.At(c.SlotAt.Add(deadline), x.Now))
+			x.fact("deadline %s: its slot was not claimed by %s; when its turn comes it is missed, and a later one runs if it is not too late", clock.Span(deadline), clock.InZone(c.SlotAt.Add(deadline), x.Now))
 		case planned && c.SlotAt != nil:
-			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.At(c.SlotAt.Add(deadline), x.Now))
+			x.fact("deadline %s: unless it is claimed by %s its slot is missed", clock.Span(deadline), clock.InZone(c.SlotAt.Add(deadline), x.Now))
 		default:
 			x.fact("deadline %s: a slot that is not claimed by then is missed", clock.Span(deadline))
 		}
@@ -77,7 +77,7 @@ func (x *explanation) calendar() {
 	}
 	now := "slots of now run"
 	if why, until := k.Closed(x.Now); why != "" {
-		now = fmt.Sprintf("slots of now are skipped: %s, until %s", why, clock.At(until, x.Now))
+		now = fmt.Sprintf("slots of now are skipped: %s, until %s", why, clock.InZone(until, x.Now))
 	}
 	x.fact("calendar %s: %s; %s", k.Name, says, now)
 }

@@ -34,7 +34,7 @@ func (x *explanation) atRest() {
 		if clock.PutOff(c.PutOffSince, x.Now) != "" {
 			x.fact("no sync has completed or come further since then: the log of its worker says what the source answers, and to what")
 		}
-		x.conclude(ToldToWait, clock.Wait(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
+		x.conclude(ToldToWait, clock.WaitInZone(text(c.StatusMessage, "its source asked us to wait"), *c.NextSyncAt, x.Now)+clock.PutOff(c.PutOffSince, x.Now),
 			fmt.Sprintf("it is tried again %s; `echomind connectors trigger %d` tries now", clock.Until(*c.NextSyncAt, x.Now), c.ID))
 	case c.NextSyncAt != nil && failed && c.AsksCondition:
 		x.conclude(BackingOff, fmt.Sprintf("its condition failed, or its last sync; its condition is asked again %s", clock.Until(*c.NextSyncAt, x.Now)),
@@ -44,7 +44,7 @@ func (x *explanation) atRest() {
 			fmt.Sprintf("it is tried again then; `echomind connectors trigger %d` tries now", c.ID))
 	case c.NextSyncAt != nil:
 		x.clocks()
-		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.At(*c.NextSyncAt, x.Now)),
+		x.conclude(WaitsForSlot, fmt.Sprintf("it is not due before %s", clock.InZone(*c.NextSyncAt, x.Now)),
 			fmt.Sprintf("it runs %s, as %s; `echomind connectors trigger %d` runs it now",
 				clock.Until(*c.NextSyncAt, x.Now), text(c.DueReason, "planned"), c.ID))
 	case failed && !c.NeedsPlan && c.DueReason == nil:
@@ -142,7 +142,7 @@ func schedule(x *explanation) string {
 func (x *explanation) due() {
 	c := x.Connector
 	age := x.Now.Sub(*c.NextSyncAt)
-	x.fact("due since %s (%s) as %s", clock.At(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
+	x.fact("due since %s (%s) as %s", clock.InZone(*c.NextSyncAt, x.Now), clock.Span(age), text(c.DueReason, "planned"))
 	if c.AsksUpstreams {
 		x.follows()
 		return
@@ -156,7 +156,7 @@ func (x *explanation) due() {
 		return
 	}
 	if x.IsGlance {
-		x.conclude(DueNow, fmt.Sprintf("it is due since %s, and is to be dispatched", clock.At(*c.NextSyncAt, x.Now)), x.lookout("the scheduler dispatches it in its turn"))
+		x.conclude(DueNow, fmt.Sprintf("it is due since %s, and is to be dispatched", clock.InZone(*c.NextSyncAt, x.Now)), x.lookout("the scheduler dispatches it in its turn"))
 		return
 	}
 	limit := x.Settings.MaxConcurrent
@@ -217,7 +217,7 @@ func (x *explanation) waitsForKey() {
 	key := *c.WaitsForKey
 	held := "nobody holds a place of it"
 	if c.KeyHeld > 0 && c.KeyHeldSince != nil {
-		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.At(*c.KeyHeldSince, x.Now))
+		held = fmt.Sprintf("%s in flight, the first since %s", plural(c.KeyHeld, "run"), clock.InZone(*c.KeyHeldSince, x.Now))
 		if c.KeyHolder != nil { // of those that the reader may see
 			held += fmt.Sprintf(", of connector %d", *c.KeyHolder)
 		}
@@ -262,7 +262,7 @@ func (x *explanation) follows() {
 	case c.UpstreamID != nil:
 		ended := "no run of it that counts has ended"
 		if c.UpstreamEndedAt != nil {
-			ended = "its last run that counts ended " + clock.At(*c.UpstreamEndedAt, x.Now) + ", and was used already, or its slot is too old"
+			ended = "its last run that counts ended " + clock.InZone(*c.UpstreamEndedAt, x.Now) + ", and was used already, or its slot is too old"
 		}
 		x.fact("upstream %d (%s) is %s; %s", *c.UpstreamID, text(c.UpstreamName, ""), text(c.UpstreamStatus, ""), ended)
 		next := fmt.Sprintf("it runs when that is done; `echomind why %d` says what that waits for", *c.UpstreamID)

@@ -105,7 +105,7 @@ func (x *explanation) waits() bool {
 }
 
 func (x *explanation) wait() string {
-	return clock.Wait(text(x.Connector.WaitMessage, "its source asked us to wait"), *x.Connector.WaitsUntil, x.Now)
+	return clock.WaitInZone(text(x.Connector.WaitMessage, "its source asked us to wait"), *x.Connector.WaitsUntil, x.Now)
 }
 
 // nobodyStores says whether no semantic service is there, and none without its name pulls or holds messages.
@@ -187,7 +187,7 @@ func (x *explanation) draining() {
 		return
 	}
 	if c.Cut != nil && c.WaitsUntil != nil {
-		x.conclude(Storing, clock.Wait(*c.Cut, *c.WaitsUntil, x.Now)+"; semantic is storing what was fetched",
+		x.conclude(Storing, clock.WaitInZone(*c.Cut, *c.WaitsUntil, x.Now)+"; semantic is storing what was fetched",
 			"when the last document is stored it is put off until then")
 		return
 	}

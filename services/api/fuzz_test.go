@@ -24,6 +24,7 @@ import (
 	"github.com/echomind/sync/internal/identity"
 	"github.com/echomind/sync/internal/streams"
 	"github.com/echomind/sync/services/api"
+	"github.com/echomind/sync/testonly/movestest"
 	"github.com/echomind/sync/testonly/testkit"
 )
 
@@ -188,6 +189,8 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 			g.ids, g.runs = append(g.ids, c.id), append(g.runs, c.run)
 		}
 	}
+	const hunted = "hunter2-of-a-source"
+	movestest.Force(w, w.conn, `UPDATE connectors SET config = config || jsonb_build_object('password', $1::text), status_message = 'https://bob:' || $1 || '@h.example/ answered 503'`, hunted)
 	for range 80 { // those that may be revoked
 		w.as(7, identity.User)
 	}
@@ -217,7 +220,7 @@ func TestNoRequestMakesADefectOfOurs(t *testing.T) {
 					r.status = 0
 				}
 				require.Less(t, r.status, 500, "%s %s %v %v: %s", method, filled, headers, body, r.text)
-				for _, hidden := range []string{"goroutine ", ".go:", "SQLSTATE", by.token} {
+				for _, hidden := range []string{"goroutine ", ".go:", "SQLSTATE", by.token, hunted} {
 					require.NotContains(t, r.text, hidden, "%s %s", method, filled)
 				}
 			}

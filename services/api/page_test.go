@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,6 +94,19 @@ func TestEveryFilterOfSourcesIsInTheAddress(t *testing.T) {
 	}
 }
 
+func TestSourcesOfOneGroupAreShownByAFilterThatTheFormHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.as(1, identity.Superadmin).signedIn()
+	w.exec(`INSERT INTO connectors (name, type, user_id, scope, scope_id) VALUES ('law', 'web', 7, 'group', 'legal'), ('art', 'web', 7, 'group', 'design')`)
+	page := b.get("/?scope_id=legal").text
+	require.Contains(t, page, `name="scope_id" value="legal"`, "no filter is hidden")
+	require.Contains(t, page, ">law<")
+	require.NotContains(t, page, ">art<")
+	require.Contains(t, b.get("/?scope=group").text, `name="scope_id" value=""`)
+	require.NotContains(t, b.get("/?scope=org").text, `name="scope_id"`)
+}
+
 func TestAScheduleIsChangedOfTheVersionThatWasShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,6 +132,16 @@ func TestAScheduleIsChangedOfTheVersionThatWasShown(t *testing.T) {
 	require.Equal(t, "0 3 * * *", one[string](w, `SELECT schedule_cron FROM connectors WHERE id = $1`, id))
 }
 
+func TestASlotSaysWhatBecomesOfItByPictureAndWord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := one[int32](w, `INSERT INTO connectors (name, type, user_id, schedule_cron, once_per) VALUES ('x', 'web', 7, '0 * * * *', 'day') RETURNING id`)
+	page := w.as(7, identity.User).signedIn().get(fmt.Sprintf("/sources/%d", id)).text
+	for _, verdict := range []string{`#i-syncing"/></svg>runs`, `#i-skipped"/></svg>skipped × `} {
+		require.Contains(t, page, `<span class="verdict"><svg class="icon" aria-hidden="true"><use href="`+verdict)
+	}
+}
+
 func TestTimesAreShownWithTheirZone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,6 +152,9 @@ func TestTimesAreShownWithTheirZone(t *testing.T) {
 	require.Contains(t, b.get("/?zone=UTC").text, "2 Jan 2020 03:04 UTC")
 	require.Contains(t, b.get("/?zone=Europe/Berlin").text, "2 Jan 2020 04:04 Europe/Berlin")
 	require.Contains(t, b.get("/?zone=Europe/Nowhere").text, "2 Jan 2020 12:04 Asia/Tokyo")
+	movestest.Force(w, w.conn, `UPDATE connectors SET status = 'ACTIVE', needs_plan = false, next_sync_at = clock_timestamp() + interval '3 hours', due_reason = 'schedule'`)
+	own, _ := time.Now().Zone()
+	require.Regexp(t, `it is not due before [^<]*[0-9]{2}:[0-9]{2}(:[0-9]{2})? `+regexp.QuoteMeta(own), b.get("/?zone=Asia/Tokyo").text, "a sentence says in which zone")
 }
 
 func TestAPageThatIsNotThereIsNotFound(t *testing.T) {
@@ -191,8 +218,11 @@ func TestRunsProblemsAndAdministrationShowWhatSomebodyMaySee(t *testing.T) {
 	require.Equal(t, http.StatusOK, all.get("/audit").status)
 	require.Equal(t, http.StatusNotFound, me.do("POST", "/runs/"+others.run.String()+"/cancel", url.Values{}).status)
 	require.Contains(t, me.do("POST", "/runs/"+mine.run.String()+"/cancel", url.Values{}).text, "The run was cancelled")
+	w.exec(`INSERT INTO connector_types (name, max_concurrent_syncs) VALUES ('wiki', 0)`)
 	for _, b := range []*browser{me, admin, all} {
 		page := b.get("/administration")
+		require.Contains(t, page.text, "no bound")
+		require.NotContains(t, page.text, "at most 0")
 		require.Equal(t, http.StatusOK, page.status)
 		w.harmless(page)
 		require.NotContains(t, b.get("/runs?status=NONE").text, "panic")
@@ -206,7 +236,8 @@ func TestLinksOfAPageThatAnswersAFormLeadSomewhere(t *testing.T) {
 	b := w.as(7, identity.User).signedIn()
 	c := w.something(identity.Ownership{UserID: 7, Scope: "user"})
 	for path, form := range map[string]url.Values{
-		"/tokens": {"name": {"x"}, "role": {"user"}, "scopes": {"read"}},
+		"/tokens":        {"name": {"x"}, "role": {"user"}, "scopes": {"read"}},
+		"/problems/sync": {},
 		fmt.Sprintf("/sources/%d/schedule", c.id): {"schedule_cron": {"every day"}},
 		fmt.Sprintf("/sources/%d/disable", c.id):  {},
 	} {
@@ -288,4 +319,14 @@ func TestWhetherASourceIsAsFreshAsItMustBeIsShownWhereSomebodyHasSaidSo(t *testi
 	w.exec(`DELETE FROM connectors WHERE name <> 'x'`)
 	w.exec(`UPDATE connectors SET fresh_within_minutes = 2880`)
 	shows("Fresh", "2 days")
+}
+
+func TestARunThatWasSentToWorkersMoreThanOnceSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b, c := w.as(7, identity.User).signedIn(), w.something(identity.Ownership{UserID: 7, Scope: "user"})
+	path := fmt.Sprintf("/sources/%d", c.id)
+	require.NotContains(t, b.get(path).text, "sent to workers")
+	w.exec(`UPDATE open_runs SET dispatches = 3 WHERE id = $1`, c.run)
+	require.Contains(t, b.get(path).text, "sent to workers 3 times")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/testonly/movestest"
 )
 
 func TestDeadLettersAreReplayedAndRemovedByReasonOnThePage(t *testing.T) {
@@ -150,4 +151,42 @@ func TestTheSystemSaysNothingOfWhatCouldNotBeAsked(t *testing.T) {
 		require.NotContains(t, page.text, says)
 	}
 	require.Contains(t, page.text, "Whether a scheduler is connected is not known")
+}
+
+func TestSourcesOfFailedRunsAreSyncedByReasonOnThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	add := func(name string, user int32, scope string) int32 {
+		return one[int32](w, `INSERT INTO connectors (name, type, user_id, scope) VALUES ($1, 'web', $2, $3) RETURNING id`, name, user, scope)
+	}
+	first, second, others, off := add("first", 7, "user"), add("second", 7, "user"), add("others", 8, "org"), add("off", 7, "user")
+	movestest.Force(w, w.conn, `INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, reason, error_message, config_version)
+		SELECT gen_random_uuid(), id, 'web', 'manual', clock_timestamp(), clock_timestamp(), clock_timestamp(), 'failed', 'transient', 'https://x.example/' || id || ' answered 503', config_version FROM connectors`)
+	w.exec(`SELECT moves.disable($1, 'disabled by user 7')`, off)
+	triggered := func() []int32 {
+		return one[[]int32](w, `SELECT array_agg(id ORDER BY id) FROM connectors WHERE trigger_requested_at IS NOT NULL`)
+	}
+	reader := w.as(7, identity.User, identity.Read).signedIn()
+	require.NotContains(t, reader.get("/problems").text, "/problems/sync")
+	form := url.Values{"source": {fmt.Sprint(first), fmt.Sprint(second), fmt.Sprint(others), fmt.Sprint(off)}, "back": {"/problems?zone=UTC"}}
+	require.Equal(t, http.StatusForbidden, reader.do("POST", "/problems/sync", form).status)
+	require.Empty(t, triggered())
+
+	me := w.as(7, identity.User).signedIn()
+	page := me.get("/problems?zone=UTC")
+	w.harmless(page)
+	for _, id := range form["source"] {
+		require.Contains(t, page.text, `name="source" value="`+id+`"`)
+	}
+	done := me.do("POST", "/problems/sync", form)
+	require.Equal(t, http.StatusOK, done.status, done.text)
+	require.Contains(t, done.text, "A sync was asked for of some. The others are not yours to sync, are disabled, or are gone.")
+	require.Equal(t, []int32{first, second}, triggered())
+	done = me.do("POST", "/problems/sync", url.Values{"source": {fmt.Sprint(first), fmt.Sprint(second)}})
+	require.Contains(t, done.text, "A sync was asked for of each of them.")
+	require.Equal(t, int64(4), one[int64](w, `SELECT count(*) FROM audit WHERE action = 'connectors.sync' AND source = 'api'`))
+	require.Equal(t, http.StatusForbidden, me.do("POST", "/problems/sync", url.Values{"source": {fmt.Sprint(others)}}).status)
+	for _, none := range []url.Values{{}, {"source": {"x"}}, {"source": make([]string, 501)}} {
+		require.Equal(t, http.StatusUnprocessableEntity, me.do("POST", "/problems/sync", none).status)
+	}
 }

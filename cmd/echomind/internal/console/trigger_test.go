@@ -131,7 +131,7 @@ func TestAWaitThatTheSourceAskedForIsSaidWhereverOneLooks(t *testing.T) {
 	u := newTerminal(t).as(consoleRole)
 	u.add("--refresh", "manual")
 	words := func(args ...string) string { return strings.Join(strings.Fields(u.succeed(args...)), " ") }
-	const until = `Microsoft asked us to wait until [0-9][0-9A-Za-z: ]*[0-9]`
+	const until = `Microsoft asked us to wait until [0-9][0-9A-Za-z: ]*[0-9]( [-+0-9A-Z]+)?`
 	var listed, detailed, ledger string
 	wait := u.services(func(ctx context.Context, moves *lifecycle.Lifecycle, try lifecycle.Try) error {
 		if err := moves.Waits(ctx, try, 5*time.Minute, "Microsoft asked us to wait"); err != nil {

@@ -140,6 +140,7 @@ func New(service Service) http.Handler {
 		"POST /runs/{run}/cancel":         p.cancel,
 		"GET /runs/{run}/events":          p.runEvents,
 		"GET /problems":                   p.problems,
+		"POST /problems/sync":             p.syncFailed,
 		"POST /locks/release":             p.release,
 		"GET /deadletters":                p.letters,
 		"GET /deadletters/reasons":        p.reasons,

@@ -138,6 +138,8 @@ type group struct {
 	Latest  *moment
 	Sources []source
 	More    int
+	// IDs are all of them.
+	IDs []int32
 }
 
 type source struct {
@@ -145,8 +147,12 @@ type source struct {
 	Name string
 }
 
-// mostSources is how many sources a group names.
-const mostSources = 5
+const (
+	// failedRuns is how many failed runs are grouped, the latest.
+	failedRuns = 500
+	// mostSources is how many sources a group names.
+	mostSources = 5
+)
 
 // particular is what differs between texts that say the same: addresses, and long numbers.
 var particular = regexp.MustCompile(`[a-z]+://[^ ]+|[0-9]{4,}`)
@@ -173,6 +179,7 @@ type problemsView struct {
 	Locks      []lock
 	MoreLocks  bool
 	MayRelease bool
+	MaySync    bool
 	Errors     string
 	Back       string
 }
@@ -182,11 +189,11 @@ func (p *pages) problems(q *request) error {
 	var found struct {
 		Runs []run `json:"runs"`
 	}
-	if err := q.get("/runs", url.Values{"status": {"failed"}, "page_size": {"500"}}, &found); err != nil {
+	if err := q.get("/runs", url.Values{"status": {"failed"}, "page_size": {strconv.Itoa(failedRuns)}}, &found); err != nil {
 		return err
 	}
 	now := time.Now()
-	view := problemsView{common: q.common("Problems", "problems"), Looked: len(found.Runs), Errors: q.zone.to("/", "status", "ERROR"), Back: q.with("", ""), MayRelease: q.who.Superadmin() && q.who.Administers}
+	view := problemsView{common: q.common("Problems", "problems"), Looked: len(found.Runs), Errors: q.zone.to("/", "status", "ERROR"), Back: q.with("", ""), MayRelease: q.who.Superadmin() && q.who.Administers, MaySync: q.who.Operates}
 	groups, err := q.grouped(found.Runs, now)
 	if err != nil {
 		return err
@@ -233,7 +240,7 @@ func (q *request) grouped(runs []run, now time.Time) ([]group, error) {
 				ids = append(ids, r.ConnectorID)
 			}
 		}
-		g := group{Why: of[key][0].why(), Runs: len(of[key]), Latest: q.zone.in(of[key][0].CompletedAt, "UTC", now), More: max(0, len(ids)-mostSources)}
+		g := group{Why: of[key][0].why(), Runs: len(of[key]), Latest: q.zone.in(of[key][0].CompletedAt, "UTC", now), More: max(0, len(ids)-mostSources), IDs: ids}
 		for _, id := range ids[:min(len(ids), mostSources)] {
 			g.Sources = append(g.Sources, source{ID: id})
 			named = append(named, id)
@@ -250,6 +257,39 @@ func (q *request) grouped(runs []run, now time.Time) ([]group, error) {
 		}
 	}
 	return groups, err
+}
+
+// syncFailed asks for a sync of each source of a group. One that may not be synced stays as it is, and keeps no other from it.
+func (p *pages) syncFailed(q *request) error {
+	if err := q.ParseForm(); err != nil {
+		return problem.Invalid("form", "cannot be read")
+	}
+	ids := q.PostForm["source"]
+	if len(ids) == 0 || len(ids) > failedRuns {
+		return problem.Invalid("source", fmt.Sprintf("must be 1 to %d numbers", failedRuns))
+	}
+	said, done := "syncs", 0
+	var refused error
+	for _, text := range ids {
+		id, err := numberOf(text)
+		if err != nil {
+			return problem.Invalid("source", "must be numbers of sources")
+		}
+		err = q.ask(http.MethodPost, fmt.Sprintf("/connectors/%d/sync", id), nil, nil, nil)
+		switch {
+		case err == nil:
+			done++
+		case slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}, problem.Of(err).Status):
+			said, refused = "syncs-some", err
+		default:
+			return err
+		}
+	}
+	if done == 0 {
+		return refused
+	}
+	q.back("/problems", said)
+	return nil
 }
 
 // release takes a lock from the run that has it, in the epoch that was shown.

@@ -25,6 +25,9 @@ type slot struct {
 	Changed bool
 }
 
+// State is its verdict with its picture.
+func (s slot) State() state { return stateOf(s.Verdict) }
+
 // schedule is what a schedule does.
 type schedule struct {
 	Called string  `json:"schedule"`

@@ -69,7 +69,9 @@ type timeline struct {
 	Phases  []phase
 	Words   string
 	Took    string
-	Counts  string
+	// Sent is how often workers were told of it.
+	Sent   int32
+	Counts string
 	// Progress is how far an open run has come, as its worker says, and how many of its messages are stored.
 	Progress string
 	IsOpen   bool
@@ -126,7 +128,7 @@ func (q *request) timelinesOf(runs []run, schedule string, now time.Time) []time
 	}
 	var out []timeline
 	for _, r := range runs {
-		t := timeline{ID: r.ID, State: stateOf(r.Status), At: q.zone.in(&r.DueAt, schedule, now), Trigger: r.Trigger, IsOpen: r.Status == "running"}
+		t := timeline{ID: r.ID, State: stateOf(r.Status), At: q.zone.in(&r.DueAt, schedule, now), Trigger: r.Trigger, IsOpen: r.Status == "running", Sent: r.Dispatches}
 		if r.Reason != nil {
 			t.Reason = *r.Reason
 		}

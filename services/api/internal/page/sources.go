@@ -118,7 +118,7 @@ var states = map[string]state{
 	"running": {"syncing", "Running"}, "completed": {"active", "Completed"}, "skipped": {"skipped", "Skipped"}, "failed": {"error", "Failed"},
 	"superseded": {"superseded", "Superseded"}, "missed": {"missed", "Missed"},
 	"fresh": {"active", "Fresh"}, "late": {"error", "Late"}, "never": {"missed", "Never synced"}, "unknown": {"pending", "Freshness unknown"},
-	"due": {"pending", "Due"}, "document stored": {"active", "Stored"}, "document failed": {"error", "Failed"}, "document partial": {"pending", "Stored in part"}, "document deleted": {"disabled", "Deleted"},
+	"due": {"pending", "Due"}, "runs": {"syncing", "Runs"}, "document stored": {"active", "Stored"}, "document failed": {"error", "Failed"}, "document partial": {"pending", "Stored in part"}, "document deleted": {"disabled", "Deleted"},
 }
 
 func stateOf(status string) state {
@@ -281,6 +281,17 @@ type connectorType struct {
 	MaxConcurrentSyncs    *int32 `json:"max_concurrent_syncs"`
 }
 
+// AtOnce is how many of its syncs there may be at once.
+func (t connectorType) AtOnce() string {
+	switch {
+	case t.MaxConcurrentSyncs == nil:
+		return "as the scheduler says"
+	case *t.MaxConcurrentSyncs == 0:
+		return "no bound"
+	}
+	return fmt.Sprintf("at most %d", *t.MaxConcurrentSyncs)
+}
+
 func (q *request) types() ([]connectorType, error) {
 	var found struct {
 		Types []connectorType `json:"types"`
@@ -295,7 +306,7 @@ var actions = []string{"sync", "enable", "disable"}
 
 // said are what pages say of what was done before them.
 var said = map[string]string{
-	"sync": "A sync was asked for.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
+	"sync": "A sync was asked for.", "syncs": "A sync was asked for of each of them.", "syncs-some": "A sync was asked for of some. The others are not yours to sync, are disabled, or are gone.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
 	"cancel": "The run was cancelled.", "revoke": "The token was revoked.", "release": "The lock was taken from its run.",
 	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.", "connected": "It is connected, and everything is fetched again.",
 	"added": "The source is added.", "stop": "The operation was cancelled. What it has done stays done.",

@@ -73,7 +73,7 @@ func (q *request) home() string {
 		return "/" + parts[0] + "/" + parts[1]
 	case parts[0] == "calendars", parts[0] == "blackouts":
 		return "/" + parts[0]
-	case parts[0] == "locks":
+	case parts[0] == "locks", parts[0] == "problems":
 		return "/problems"
 	case parts[0] == "runs", parts[0] == "operations":
 		return "/" + parts[0]
