@@ -267,7 +267,9 @@ func (a *API) failed(ctx context.Context, err error) *problem.Problem {
 	case http.StatusInternalServerError:
 		a.log.Error("a request failed by a defect", "request", p.RequestID, "err", errors.Unwrap(&p))
 	case http.StatusServiceUnavailable:
-		a.log.Warn("a request is not answered: Postgres, NATS, the search index, or the issuer of its token, does not answer", "request", p.RequestID, "err", errors.Unwrap(&p))
+		if cause := errors.Unwrap(&p); cause != nil { // else it has no place for more, as it says
+			a.log.Warn("a request is not answered: Postgres, NATS, the search index, or the issuer of its token, does not answer", "request", p.RequestID, "err", cause)
+		}
 	}
 	return &p
 }
