@@ -110,12 +110,12 @@ func (a *API) status(ctx context.Context, _ *Nothing) (*OneStanding, error) {
 	}
 	for _, part := range []struct {
 		name string
-		ask  func(*Standing, context.Context, *dbgen.Queries) error
+		ask  func(context.Context, *dbgen.Queries) error
 	}{
-		{"services", (*Standing).askServices}, {"connectors", a.counts.ask}, {"system_jobs", (*Standing).askSystemJobs}, {"keys_waited_for", (*Standing).askKeys},
-		{"events", (*Standing).askEvents},
+		{"services", out.Body.askServices}, {"connectors", func(ctx context.Context, q *dbgen.Queries) error { return a.counts.ask(ctx, q, &out.Body) }}, {"system_jobs", out.Body.askSystemJobs}, {"keys_waited_for", out.Body.askKeys},
+		{"events", out.Body.askEvents},
 	} {
-		if err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error { return part.ask(&out.Body, ctx, q) }); err != nil {
+		if err := a.in(ctx, part.ask); err != nil {
 			a.log.Warn("Postgres did not answer for a part of a status, which is shown without it", "part", part.name, "request", requestOf(ctx).RequestID, "err", err)
 			out.Body.NotAsked = append(out.Body.NotAsked, part.name)
 			out.Body.Problems = append(out.Body.Problems, "postgres: no answer for "+part.name+"; the log of the API has more under request "+requestOf(ctx).RequestID)
@@ -147,7 +147,7 @@ type counts struct {
 	until time.Time
 }
 
-func (k *counts) ask(s *Standing, ctx context.Context, q *dbgen.Queries) error {
+func (k *counts) ask(ctx context.Context, q *dbgen.Queries, s *Standing) error {
 	k.mu.Lock()
 	all, isKept := k.all, time.Now().Before(k.until)
 	k.mu.Unlock()

@@ -22,7 +22,7 @@ func TestCountsAreKeptForAMomentWhereSomeAreEstimates(t *testing.T) {
 	count := func() (sources int64) {
 		s, superadmin := Standing{}, identity.Request{Who: identity.Who{UserID: 1, Role: identity.Superadmin}}
 		require.NoError(t, postgres.TxBounded(t.Context(), pool, postgres.Bounds{Settings: served(superadmin, eachTime)}, func(tx pgx.Tx) error {
-			return k.ask(&s, t.Context(), dbgen.New(tx))
+			return k.ask(t.Context(), dbgen.New(tx), &s)
 		}))
 		for _, c := range s.Connectors {
 			if c.Type == "file" {
