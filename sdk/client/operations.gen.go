@@ -4177,6 +4177,9 @@ type EventsWatchParams struct {
 	// Added That connectors are added, too, whatever their numbers; without connectors that alone.
 	Added *bool `form:"added,omitempty" json:"added,omitempty"`
 
+	// Waits That connectors begin to wait for a worker and that they do so no more, too, whatever their numbers; without connectors that alone.
+	Waits *bool `form:"waits,omitempty" json:"waits,omitempty"`
+
 	// LastEventID The id of the last event that you have seen. Left out: from now on.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
@@ -10882,6 +10885,18 @@ func NewEventsWatchRequest(server string, params *EventsWatchParams) (*http.Requ
 		if params.Added != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "added", *params.Added, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Waits != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "waits", *params.Waits, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
