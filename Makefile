@@ -186,6 +186,9 @@ bench-dispatch-short: ## the same on a small scale; it fails where a ratio is wo
 bench-conditions: ## 10,000 due jobs that ask one condition, beside as many that ask none
 	go run ./testonly/bench -only conditions $(BENCH)
 
+bench-events: ## how long 1,000 verdicts a second take into the stream of events
+	go run ./testonly/bench -only events $(BENCH)
+
 bench-api: ## mixed reads at a given rate over 1,000,000 connectors, dispatch beside them, and those who watch; BENCH='-at-rest 100000 -rate 100'
 	go run ./testonly/bench -only api -turns 1 $(BENCH)
 
@@ -280,4 +283,4 @@ clean: ## remove what was built; data/ stays
 	rm -rf bin
 
 
-.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-api bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean later
+.PHONY: images up test-compose help build run demo test test-upgrade test-kube test-helm test-drive-mock test-node test-page race model test-alerts chaos chaos-failover chaos-cluster chaos-crowd chaos-tenant chaos-mutants chaos-build recovery bench bench-short bench-dispatch bench-dispatch-short bench-conditions bench-events bench-api bench-scale fuzz generate verify lint licences vulncheck sbom tidy tools clean later

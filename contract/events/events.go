@@ -141,6 +141,12 @@ func (e Event) IsDeletion() bool { return e.Connector != nil && e.what() == Dele
 // IsAddition says that its connector is there since then.
 func (e Event) IsAddition() bool { return e.Connector != nil && e.what() == Added }
 
+// IsWait says that its connector begins to wait for a worker, or does so no more.
+func (e Event) IsWait() bool {
+	const waits = publicpb.ConnectorStatus_CONNECTOR_STATUS_PENDING
+	return (e.Connector.GetStatus() == waits) != (e.Connector.GetWas() == waits)
+}
+
 // Read reads a message of the stream. It returns ErrNotAnEvent for a message without the headers of an event, or of a kind that a later
 // version has added: skip it. Fields that are not known are ignored.
 func Read(header nats.Header, data []byte) (Event, error) {

@@ -4048,6 +4048,12 @@ type FilesUploadMultipartBody struct {
 	File []openapi_types.File `json:"file"`
 }
 
+// FilesDeleteParams defines parameters for FilesDelete.
+type FilesDeleteParams struct {
+	// IfMatch The ETag of what is changed, or *.
+	IfMatch *string `json:"If-Match,omitempty"`
+}
+
 // FilesPutParams defines parameters for FilesPut.
 type FilesPutParams struct {
 	// IfMatch The ETag of what is changed, or *.
@@ -4176,6 +4182,9 @@ type EventsWatchParams struct {
 
 	// Added That connectors are added, too, whatever their numbers; without connectors that alone.
 	Added *bool `form:"added,omitempty" json:"added,omitempty"`
+
+	// Waits That connectors begin to wait for a worker and that they do so no more, too, whatever their numbers; without connectors that alone.
+	Waits *bool `form:"waits,omitempty" json:"waits,omitempty"`
 
 	// LastEventID The id of the last event that you have seen. Left out: from now on.
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
@@ -4955,7 +4964,7 @@ type ClientInterface interface {
 	// Scope: write.
 	//
 	// Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
-	FilesDelete(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	FilesDelete(ctx context.Context, id int32, name string, params *FilesDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FilesGet Show a file that was uploaded to a connector
 	//
@@ -6287,8 +6296,8 @@ func (c *Client) FilesUploadWithBody(ctx context.Context, id int32, contentType 
 // Scope: write.
 //
 // Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
-func (c *Client) FilesDelete(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewFilesDeleteRequest(c.Server, id, name)
+func (c *Client) FilesDelete(ctx context.Context, id int32, name string, params *FilesDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFilesDeleteRequest(c.Server, id, name, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9747,7 +9756,7 @@ func NewFilesUploadRequestWithBody(server string, id int32, contentType string, 
 }
 
 // NewFilesDeleteRequest constructs an http.Request for the FilesDelete method
-func NewFilesDeleteRequest(server string, id int32, name string) (*http.Request, error) {
+func NewFilesDeleteRequest(server string, id int32, name string, params *FilesDeleteParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -9782,6 +9791,21 @@ func NewFilesDeleteRequest(server string, id int32, name string) (*http.Request,
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -10882,6 +10906,18 @@ func NewEventsWatchRequest(server string, params *EventsWatchParams) (*http.Requ
 		if params.Added != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "added", *params.Added, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Waits != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "waits", *params.Waits, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -14030,7 +14066,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
-	FilesDeleteWithResponse(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*FilesDeleteResponse, error)
+	FilesDeleteWithResponse(ctx context.Context, id int32, name string, params *FilesDeleteParams, reqEditors ...RequestEditorFn) (*FilesDeleteResponse, error)
 
 	// FilesGetWithResponse Show a file that was uploaded to a connector
 	//
@@ -19686,8 +19722,8 @@ func (c *ClientWithResponses) FilesUploadWithBodyWithResponse(ctx context.Contex
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /api/v1/connectors/{id}/files/{name} (the `FilesDelete` operationId).
-func (c *ClientWithResponses) FilesDeleteWithResponse(ctx context.Context, id int32, name string, reqEditors ...RequestEditorFn) (*FilesDeleteResponse, error) {
-	rsp, err := c.FilesDelete(ctx, id, name, reqEditors...)
+func (c *ClientWithResponses) FilesDeleteWithResponse(ctx context.Context, id int32, name string, params *FilesDeleteParams, reqEditors ...RequestEditorFn) (*FilesDeleteResponse, error) {
+	rsp, err := c.FilesDelete(ctx, id, name, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

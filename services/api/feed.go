@@ -64,6 +64,8 @@ type told struct {
 	isRun bool
 	// isAdded: its connector is new.
 	isAdded bool
+	// isWait: its connector begins to wait for a worker, or does so no more.
+	isWait bool
 	// text is empty where it is no event that is known here.
 	text []byte
 }
@@ -215,7 +217,7 @@ func (f *feed) add(some []broker.Told, through uint64) position {
 		if e.Event != nil {
 			if text, err := e.JSON(); err == nil { // else it is of no type that can be named
 				one.subject, one.since, one.isRun, one.text = subject{e.ConnectorID(), e.IsDeletion()}, e.Time, e.Run != nil, text
-				one.isAdded = e.IsAddition()
+				one.isAdded, one.isWait = e.IsAddition(), e.IsWait()
 			}
 			if began := e.Run.GetStartedAt(); began != nil {
 				one.since = began.AsTime()

@@ -122,8 +122,8 @@ type PutLimit struct {
 	Body struct {
 		MaxConnectors      *int32 `json:"max_connectors,omitempty" nullable:"true" minimum:"0" doc:"0 = no bound, null = as user 0 says."`
 		MaxConcurrentSyncs *int32 `json:"max_concurrent_syncs,omitempty" nullable:"true" minimum:"0" doc:"Of a capped type at once. 0 = all places of the type, null = the service's share. Not of user 0."`
-		MaxDocuments       *int64 `json:"max_documents,omitempty" nullable:"true" minimum:"0" doc:"0 = no bound, null = as user 0 says."`
-		MaxBytes           *int64 `json:"max_bytes,omitempty" nullable:"true" minimum:"0" doc:"Of texts, titles, addresses and links. 0 = no bound, null = as user 0 says."`
+		MaxDocuments       *int64 `json:"max_documents,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"0 = no bound, null = as user 0 says."`
+		MaxBytes           *int64 `json:"max_bytes,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"Of texts, titles, addresses and links. 0 = no bound, null = as user 0 says."`
 	}
 }
 

@@ -43,6 +43,8 @@ func TestLimitsOfOwnersAreWrittenBySuperadminsAlone(t *testing.T) {
 	me.refused(404, "not-found", me.do("GET", "/limits/8", nil))
 	for field, r := range map[string]reply{
 		"body.max_connectors":       super.do("PUT", "/limits/7", map[string]any{"max_connectors": -1}, "If-Match", "*"),
+		"body.max_bytes":            super.do("PUT", "/limits/7", map[string]any{"max_bytes": 1 << 53}, "If-Match", "*"), // JavaScript rounds what is above it
+		"body.max_documents":        super.do("PUT", "/limits/7", map[string]any{"max_documents": 1 << 53}, "If-Match", "*"),
 		"body.max_concurrent_syncs": super.do("PUT", "/limits/0", map[string]any{"max_concurrent_syncs": 1}, "If-Match", "*"),
 		"path.user_id":              super.do("PUT", "/limits/-1", map[string]any{}, "If-Match", "*"),
 	} {

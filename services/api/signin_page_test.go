@@ -85,6 +85,11 @@ func TestWhomTheIssuerSignsInAtThePageIsLedBackToWhereTheyWanted(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, asked.status)
 	link := fmt.Sprintf("/sign-in/issuer?to=%%2fsources%%2f%d%%3fzone%%3dUTC", c.id)
 	require.Contains(t, asked.text, `href="`+link+`"`)
+	asks := b.goes(b.server.URL + link).Query()
+	require.Equal(t, []string{"code", "S256"}, []string{asks.Get("response_type"), asks.Get("code_challenge_method")})
+	for _, name := range []string{"code_challenge", "state", "nonce"} {
+		require.NotEmpty(t, asks.Get(name), name)
+	}
 	page := b.get(link)
 	require.Equal(t, http.StatusOK, page.status, page.text)
 	require.Equal(t, fmt.Sprintf("/sources/%d", c.id), page.at.Path)

@@ -123,7 +123,7 @@ func (c caller) tryFile(operation identity.Operation, on something) int {
 	c.exec(`WITH p AS (INSERT INTO upload_places (connector_id, user_id, files, bytes) VALUES ($1, $2, 1, 1) ON CONFLICT (connector_id) DO UPDATE SET files = 1 RETURNING id)
 		INSERT INTO uploaded_files (place, name, object, bytes, sha256, uploaded_by) SELECT p.id, 'b.md', gen_random_uuid(), 1, sha256('x'), 'test' FROM p ON CONFLICT DO NOTHING`, on.id, on.UserID)
 	if operation == identity.DeleteFile {
-		return c.do("DELETE", path+"/b.md", nil).status
+		return c.do("DELETE", path+"/b.md", nil, "If-Match", "*").status
 	}
 	return c.do("GET", path+"/b.md", nil).status
 }

@@ -143,3 +143,18 @@ func TestThePartsOfAFormHaveShortHeaders(t *testing.T) {
 	}
 	require.Equal(t, 2, w.objects())
 }
+
+func TestAFileIsDeletedByItsVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	me := w.as(7, identity.User)
+	id := me.uploader()
+	require.Equal(t, http.StatusCreated, me.puts(id, "a.md", "# Okapis").status)
+	path := fmt.Sprintf("/connectors/%v/files/a.md", id)
+	me.refused(428, "precondition-required", me.do("DELETE", path, nil))
+	require.Equal(t, http.StatusOK, me.puts(id, "a.md", "# Quagga", "If-Match", "*").status)
+	me.refused(412, "precondition-failed", me.do("DELETE", path, nil, "If-Match", tagOf("# Okapis")))
+	require.Equal(t, http.StatusOK, me.do("GET", path, nil).status)
+	require.Equal(t, http.StatusAccepted, me.do("DELETE", path, nil, "If-Match", tagOf("# Quagga")).status)
+	me.refused(404, "not-found", me.do("DELETE", path, nil, "If-Match", "*"))
+}

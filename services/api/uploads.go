@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -32,11 +31,7 @@ func (a *API) uploadRoutes() {
 		o.Errors = append(o.Errors, http.StatusRequestTimeout, http.StatusNotImplemented)
 	})
 	a.mayBeNew(files + "/{name}")
-	register(a, identity.DeleteFile, http.MethodDelete, files+"/{name}", "Delete a file that was uploaded to a connector, and sync it", http.StatusAccepted, a.deleteFile, func(o *huma.Operation) {
-		o.Errors = slices.DeleteFunc(o.Errors, func(status int) bool {
-			return status == http.StatusPreconditionFailed || status == http.StatusPreconditionRequired
-		})
-	})
+	register(a, identity.DeleteFile, http.MethodDelete, files+"/{name}", "Delete a file that was uploaded to a connector, and sync it", http.StatusAccepted, a.deleteFile)
 	// Said afterwards: huma reads into memory what it knows to be a body.
 	a.huma.OpenAPI().Paths[base+files].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{formData: {Schema: &huma.Schema{
 		Type: huma.TypeObject, Required: []string{"file"}, Properties: map[string]*huma.Schema{"file": {
@@ -112,6 +107,12 @@ type ByFile struct {
 	Name string `path:"name" maxLength:"1000"`
 }
 
+// FileVersion names a file, and which version of it is changed.
+type FileVersion struct {
+	ByFile
+	Matching
+}
+
 // FileDeleted says when the connector was asked to sync without the file.
 type FileDeleted struct {
 	Body struct {
@@ -121,7 +122,7 @@ type FileDeleted struct {
 }
 
 // deleteFile deletes also what a connector has kept of when it took uploads: it counts for its owner.
-func (a *API) deleteFile(ctx context.Context, in *ByFile) (*FileDeleted, error) {
+func (a *API) deleteFile(ctx context.Context, in *FileVersion) (*FileDeleted, error) {
 	out := &FileDeleted{}
 	out.Body.ConnectorID = in.number()
 	err := a.in(ctx, func(ctx context.Context, q *dbgen.Queries) error {
@@ -132,6 +133,16 @@ func (a *API) deleteFile(ctx context.Context, in *ByFile) (*FileDeleted, error) 
 		name, wrong := fileName(in.Name)
 		if wrong != "" { // none is called so
 			return noFile(in.Name)
+		}
+		stands, err := optional(q.GetUpload(ctx, dbgen.GetUploadParams{ConnectorID: in.number(), Name: name}))
+		if err == nil && stands == nil {
+			err = noFile(name)
+		}
+		if err == nil {
+			err = in.matches(fileTag(*stands))
+		}
+		if err != nil {
+			return err
 		}
 		deleted, err := q.DeleteUpload(ctx, dbgen.DeleteUploadParams{ConnectorID: in.number(), Name: name})
 		if err == nil && !deleted {

@@ -49,7 +49,11 @@ func TestFilesAreUploadedAndDeletedAtThePage(t *testing.T) {
 	require.Contains(t, text, "Markdown")
 	status, _ = b.uploads(id, "", "x") // nothing was chosen
 	require.Equal(t, http.StatusUnprocessableEntity, status)
-	gone := b.do("POST", fmt.Sprintf("/sources/%v/files/delete", id), url.Values{"name": {`<b>"a".md`}})
+	version := strings.Trim(tagOf(strings.Repeat("x", 200_000)), `"`)
+	require.Contains(t, b.get(fmt.Sprintf("/sources/%v", id)).text, fmt.Sprintf(`name="version" value="%s"`, version))
+	stale := b.do("POST", fmt.Sprintf("/sources/%v/files/delete", id), url.Values{"name": {`<b>"a".md`}, "version": {"0"}})
+	require.Equal(t, http.StatusPreconditionFailed, stale.status, stale.text)
+	gone := b.do("POST", fmt.Sprintf("/sources/%v/files/delete", id), url.Values{"name": {`<b>"a".md`}, "version": {version}})
 	require.Equal(t, http.StatusOK, gone.status, gone.text)
 	require.Contains(t, gone.text, "The file was deleted.")
 	require.Empty(t, me.fileNames(id))

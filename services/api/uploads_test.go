@@ -142,11 +142,11 @@ func TestFilesAreUploadedReplacedListedAndDeletedAndTheConnectorIsTriggeredEachT
 	require.Equal(t, "2 12 0", one[string](w, `SELECT concat_ws(' ', files, bytes, left_bytes) FROM upload_places`))
 
 	w.exec(`UPDATE connectors SET trigger_requested_at = NULL`)
-	gone := me.do("DELETE", fmt.Sprintf("/connectors/%v/files/b.md", id), nil)
+	gone := me.do("DELETE", fmt.Sprintf("/connectors/%v/files/b.md", id), nil, "If-Match", "*")
 	require.Equal(t, http.StatusAccepted, gone.status, gone.text)
 	require.True(t, one[bool](w, `SELECT trigger_requested_at IS NOT NULL FROM connectors WHERE id = $1`, id))
-	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/b.md", id), nil))
-	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/%%2Fetc%%2Fpasswd", id), nil))
+	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/b.md", id), nil, "If-Match", "*"))
+	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/%%2Fetc%%2Fpasswd", id), nil, "If-Match", "*"))
 	require.Equal(t, []string{"a.md"}, me.fileNames(id))
 	w.dropped()
 	require.Equal(t, 1, w.objects())
@@ -188,7 +188,7 @@ func TestNoNameOfAClientsIsBelieved(t *testing.T) {
 		}
 		return err
 	}))
-	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/U%%CC%%88bersicht.md", id), nil).status, "it is found by another spelling of its name")
+	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/U%%CC%%88bersicht.md", id), nil, "If-Match", "*").status, "it is found by another spelling of its name")
 }
 
 func TestAnUploadThatIsCutOrRefusedLeavesNothing(t *testing.T) {
@@ -321,11 +321,11 @@ func TestUploadsAreBounded(t *testing.T) {
 	require.Contains(t, r.text, "API_UPLOAD_OWNER_MAX_MB")
 	require.Equal(t, http.StatusAccepted, w.as(8, identity.User).upload(w.as(8, identity.User).uploader(), "a", mib).status, "another owner's")
 	for range 2 {
-		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a", second), nil).status)
+		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a", second), nil, "If-Match", "*").status)
 		r = me.upload(second, "a", mib)
 		require.Equal(t, http.StatusAccepted, r.status, r.text)
 	}
-	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a", second), nil).status)
+	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a", second), nil, "If-Match", "*").status)
 	r = me.upload(second, "a", "1")
 	me.refused(422, "invalid", r)
 	require.Contains(t, r.text, "of late", "what is replaced and deleted again and again fills no disk")
@@ -370,7 +370,7 @@ func TestWhereNothingIsUploadedTheAnswerSaysWhatToDo(t *testing.T) {
 	require.Contains(t, r.text, "upload:")
 	require.Equal(t, http.StatusOK, me.do("POST", fmt.Sprintf("/connectors/%v/disable", id), nil).status)
 	me.refused(409, "conflict", me.upload(id, "a.md", "x"))
-	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil))
+	me.refused(404, "not-found", me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil, "If-Match", "*"))
 	me.refused(404, "not-found", me.upload(999, "a.md", "x"))
 	require.Zero(t, w.objects())
 

@@ -44,7 +44,7 @@ func TestConnectorsThatAreAddedAndDeletedFillNoDisk(t *testing.T) {
 	for range 4 {
 		id := me.uploader()
 		require.Equal(t, http.StatusAccepted, me.upload(id, "a.md", mib).status)
-		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil).status)
+		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil, "If-Match", "*").status)
 		require.Equal(t, http.StatusNoContent, me.do("DELETE", fmt.Sprintf("/connectors/%v", id), nil, "If-Match", "*").status)
 	}
 	require.NoError(t, w.api.RemoveDropped(t.Context()))
@@ -52,7 +52,7 @@ func TestConnectorsThatAreAddedAndDeletedFillNoDisk(t *testing.T) {
 	for range 2 { // nor do many that stay
 		id := me.uploader()
 		require.Equal(t, http.StatusAccepted, me.upload(id, "a.md", mib).status)
-		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil).status)
+		require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil, "If-Match", "*").status)
 	}
 	me.refused(422, "invalid", me.upload(me.uploader(), "a.md", mib))
 }
@@ -69,7 +69,7 @@ func TestFilesOfAConnectorThatTakesNoUploadsAnyMoreAreDeleted(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, me.upload(id, "a.md", "A").status)
 		w.exec(change)
 		me.refused(409, "conflict", me.upload(id, "b.md", "B"))
-		deleted := me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil)
+		deleted := me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil, "If-Match", "*")
 		require.Equal(t, http.StatusAccepted, deleted.status, "%s: %s", how, deleted.text)
 		require.Nil(t, deleted.body["trigger_requested_at"])
 		require.Empty(t, me.fileNames(id))
@@ -82,7 +82,7 @@ func TestWhatCannotBeRemovedHoldsNothingElseUp(t *testing.T) {
 	me := w.as(7, identity.User)
 	id := me.uploader()
 	require.Equal(t, http.StatusAccepted, me.upload(id, "a.md", "A").status)
-	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil).status)
+	require.Equal(t, http.StatusAccepted, me.do("DELETE", fmt.Sprintf("/connectors/%v/files/a.md", id), nil, "If-Match", "*").status)
 	refused := "00"
 	if one[bool](w, `SELECT starts_with(object::text, '00') FROM dropped_objects WHERE bytes > 0`) {
 		refused = "01"

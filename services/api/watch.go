@@ -40,6 +40,7 @@ func (a *API) watchRoutes() {
 type Watch struct {
 	Connectors  []int64 `query:"connectors" maxItems:"100" nullable:"false" doc:"Of these alone, by number, separated by commas. Those that you do not see are left out."`
 	Added       bool    `query:"added" doc:"That connectors are added, too, whatever their numbers; without connectors that alone."`
+	Waits       bool    `query:"waits" doc:"That connectors begin to wait for a worker and that they do so no more, too, whatever their numbers; without connectors that alone."`
 	LastEventID string  `header:"Last-Event-ID" maxLength:"64" doc:"The id of the last event that you have seen. Left out: from now on."`
 }
 
@@ -66,7 +67,8 @@ func (a *API) watch(ctx context.Context, in *Watch) (*huma.StreamResponse, error
 		}
 		w.only = append(w.only, number)
 	}
-	if w.added = in.Added; w.added && w.only == nil {
+	w.added, w.waits = in.Added, in.Waits
+	if (w.added || w.waits) && w.only == nil {
 		w.only = []int32{}
 	}
 	lasting = context.WithValue(lasting, requestKey, requestOf(ctx))
@@ -81,6 +83,8 @@ type watcher struct {
 	only []int32 // nil = every connector
 	// added: and every connector's addition
 	added bool
+	// waits: and what begins or ends to wait
+	waits bool
 }
 
 // tell goes on until the watcher goes or does not read, or the stream's time is over.
@@ -141,7 +145,7 @@ func (w *watcher) page(ctx context.Context) (isMore bool, err error) {
 
 // names says whether it is an event that was asked for.
 func (w *watcher) names(e told) bool {
-	return len(e.text) > 0 && (w.only == nil || w.added && e.isAdded || slices.Contains(w.only, e.connector))
+	return len(e.text) > 0 && (w.only == nil || w.added && e.isAdded || w.waits && e.isWait || slices.Contains(w.only, e.connector))
 }
 
 func (w *watcher) isFor(e told, seen seenSince) bool {

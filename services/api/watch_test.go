@@ -399,3 +399,23 @@ func TestWhileNATSIsAwayAStreamIsRefused(t *testing.T) {
 	me := w.as(7, identity.User)
 	me.refused(http.StatusServiceUnavailable, "unavailable", me.do("GET", "/events", nil))
 }
+
+func TestWhoWatchesTheQueueIsToldWhatBeginsAndEndsToWait(t *testing.T) {
+	t.Parallel()
+	b := newBroadcast(t)
+	mine, theirs := b.connector(7, "user"), b.connector(8, "user")
+	s := b.as(7, identity.User).watch("?waits=true")
+	const active, pending, syncing = publicpb.ConnectorStatus_CONNECTOR_STATUS_ACTIVE, publicpb.ConnectorStatus_CONNECTOR_STATUS_PENDING, publicpb.ConnectorStatus_CONNECTOR_STATUS_SYNCING
+	moves := func(connector int32, was, is publicpb.ConnectorStatus) string {
+		e := events.Event{ID: uuid.NewString(), Time: time.Now(), Connector: &publicpb.ConnectorEvent{ConnectorId: connector, Type: "web", Was: was, Status: is}}
+		b.publish(e)
+		return "connector" + e.ID
+	}
+	moves(theirs, active, pending)
+	want := []string{moves(mine, active, pending), moves(mine, pending, syncing)}
+	b.tells(mine)
+	moves(mine, syncing, active)
+	want = append(want, moves(mine, active, pending))
+	last := moves(mine, pending, active)
+	require.Equal(t, want, s.until(strings.TrimPrefix(last, "connector")))
+}

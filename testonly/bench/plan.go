@@ -77,6 +77,7 @@ var groups = []group{
 	{"at-rest", (*session).atRest},
 	{"trigger", (*session).trigger},
 	{"conditions", (*session).conditions},
+	{"events", (*session).events},
 	{"api", (*session).api},
 	{"ledger", (*session).ledger},
 }

@@ -367,5 +367,16 @@ func TestTheQueueThatIsShownFollowsWhatHappens(t *testing.T) {
 		tells(4) // the stream may not be open yet
 		return !strings.Contains(s.text("main"), "Team notes")
 	}, time.Minute, 100*time.Millisecond)
+	s.exec(`SELECT moves.enable(4), moves.trigger_sync(4)`) // it is not shown
+	waits := events.Event{Time: time.Now(), Connector: &publicpb.ConnectorEvent{ConnectorId: 4, Type: "teams", Was: publicpb.ConnectorStatus_CONNECTOR_STATUS_ACTIVE,
+		Status: publicpb.ConnectorStatus_CONNECTOR_STATUS_PENDING}}
+	require.Eventually(t, func() bool {
+		waits.ID = uuid.NewString()
+		msg, err := waits.Message()
+		require.NoError(t, err)
+		_, err = s.js.PublishMsg(t.Context(), msg)
+		require.NoError(t, err)
+		return strings.Contains(s.text("main"), "Team notes")
+	}, time.Minute, 100*time.Millisecond)
 	s.nothingWrong()
 }

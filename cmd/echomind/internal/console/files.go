@@ -163,7 +163,7 @@ func filesDelete(f *finder) *cobra.Command {
 // deleteFile deletes a file; at is when the connector was asked to sync without it.
 func (r *remote) deleteFile(ctx context.Context, id int32, name string, note *auditNote) (at *time.Time, _ error) {
 	answer, err := patiently(ctx, func() (*client.FilesDeleteResponse, error) {
-		return r.api.FilesDeleteWithResponse(ctx, id, name, note.on)
+		return r.api.FilesDeleteWithResponse(ctx, id, name, &client.FilesDeleteParams{IfMatch: new("*")}, note.on)
 	})
 	var refused *client.Error
 	switch {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type filesView struct {
 type fileView struct {
 	Name       string    `json:"name"`
 	Bytes      int64     `json:"bytes"`
+	SHA256     string    `json:"sha256"`
 	UploadedAt time.Time `json:"uploaded_at"`
 	UploadedBy string    `json:"uploaded_by"`
 	Document   string    `json:"document"`
@@ -93,7 +95,8 @@ func (p *pages) deleteFile(q *request) error {
 	if err != nil {
 		return err
 	}
-	if err := q.ask(http.MethodDelete, fmt.Sprintf("/connectors/%d/files/%s", id, url.PathEscape(q.PostFormValue("name"))), nil, nil, nil); err != nil {
+	asked := Operation{Method: http.MethodDelete, Path: fmt.Sprintf("/connectors/%d/files/%s", id, url.PathEscape(q.PostFormValue("name"))), IfMatch: strconv.Quote(q.PostFormValue("version"))}
+	if _, err := q.service.Ask(q.Context(), asked, nil); err != nil {
 		return err
 	}
 	q.back(fmt.Sprintf("/sources/%d", id), "delete")

@@ -44,9 +44,11 @@ async function renew() {
   follow();
 }
 
-// Many sources are added at once by an import: for what is new alone the list is fetched once in ten seconds.
+// Many sources are added at once by an import, and many begin to wait: for what is new alone the list is fetched once in ten seconds.
 function happened(event) {
-  if (event?.type === "connector" && JSON.parse(event.data).type === "echomind.connector.added" && Date.now() - renewed < 10000) {
+  const it = event?.type === "connector" && JSON.parse(event.data);
+  const isNew = it && (it.type === "echomind.connector.added" || !live.dataset.live.split(",").includes(it.subject));
+  if (isNew && Date.now() - renewed < 10000) {
     later ??= setTimeout(() => renew().catch(() => {}), 10000);
     return;
   }
@@ -64,8 +66,8 @@ function follow() {
   run?.stream.addEventListener("progress", happened);
 }
 
-// What is shown, and for a list what is added.
-const watched = () => [live.dataset.live && "connectors=" + live.dataset.live, live.dataset.added !== undefined && "added=true"].filter(Boolean).join("&");
+// What is shown, for a list what is added, and for the queue what waits.
+const watched = () => [live.dataset.live && "connectors=" + live.dataset.live, live.dataset.added !== undefined && "added=true", live.dataset.waits !== undefined && "waits=true"].filter(Boolean).join("&");
 
 function watch() {
   follow();
