@@ -2019,7 +2019,7 @@ type ConnectorStatus string
 type ConnectorCount struct {
 	Connectors int64 `json:"connectors"`
 
-	// IsEstimate Whether it is about so many: in a large table those that are active are not counted one by one, nor are others of which there are very many. Each type has a count of those that are active then; it may be 0 where there are a few that are not due. A few thousand connectors are counted exactly.
+	// IsEstimate Whether it is about so many: in a large table those that are active are not counted one by one, nor are others of which there are very many. Each type has a count of those that are active then; it may be 0 where there are a few that are not due. A few thousand connectors are counted exactly. Where one of these counts is an estimate, all may be of 2 seconds ago.
 	IsEstimate bool   `json:"is_estimate"`
 	Status     string `json:"status"`
 	Type       string `json:"type"`
