@@ -1,3 +1,4 @@
+-- +goose NO TRANSACTION
 -- +goose Up
 -- expand
 -- Each request of services/api asks what its token is now, and each page of sources for their latest runs. A token's links are looked at one after another: a window over
