@@ -11,10 +11,19 @@ import (
 	"github.com/echomind/sync/internal/identity"
 )
 
-// What services/api reads by a key keeps its plan from a quiet hour, when its tables were empty, and reads by the key when they are not.
+// What services/api reads by a key keeps its plan from a quiet hour, when its tables had few rows, and reads by the key when they have many.
 func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	b := newBase(t)
-	for _, table := range []string{"connectors", "connector_freshness", "connector_handovers", "connector_types", "documents", "document_counts", "open_runs", "access_tokens", "users", "group_members"} {
+	b.exec(`SET session_replication_role = 'replica'`)
+	b.exec(`INSERT INTO connectors (id, name, type, user_id) SELECT n, 'c', 'web', 7 FROM generate_series(200001, 200002) n`)
+	b.exec(`INSERT INTO documents (connector_id, source_id, title, status, config_version) SELECT n, 'd', 'D', 'stored', 1 FROM generate_series(200001, 200060) n`)
+	b.exec(`INSERT INTO users SELECT n, 'user' FROM generate_series(200001, 200060) n`)
+	b.exec(`INSERT INTO group_members SELECT n, 'g', false FROM generate_series(200001, 200060) n`)
+	b.exec(`INSERT INTO access_tokens (id, user_id, role, scopes, secret_sha256, created_by) OVERRIDING SYSTEM VALUE SELECT n, n, 'user', '{read}', sha256('x'), 'test' FROM generate_series(200001, 200060) n`)
+	b.exec(`INSERT INTO run_after (connector_id, upstream_id, accepts) SELECT n, n + 1, 'completed' FROM generate_series(200001, 200060) n`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	for _, table := range []string{"connectors", "connector_freshness", "connector_handovers", "connector_types", "documents", "document_counts", "open_runs", "access_tokens", "users", "group_members",
+		"workers", "unmet_slots", "run_after", "lock_waiters", "resource_locks", "concurrency_limits"} {
 		b.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = false)`)
 		b.exec(`ANALYZE ` + table)
 	}
@@ -36,8 +45,9 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 			`PREPARE connector AS SELECT * FROM api.connectors WHERE id = $1`,
 			`PREPARE names AS SELECT id, name FROM api.connectors WHERE id = ANY ($1::integer[])`,
 			`PREPARE past AS SELECT * FROM api.runs WHERE connector_id = $1 AND started_at >= (SELECT api.runs_reach($1, ` + bounds + `, $2)) ORDER BY started_at DESC, id DESC LIMIT $2`,
+			`PREPARE upstreams AS SELECT upstream_id, accepts, max_age_minutes, timeout_minutes FROM api.run_after WHERE connector_id = $1 ORDER BY upstream_id`,
 			`PREPARE run AS SELECT * FROM api.runs WHERE id = $1`,
-			`PREPARE numbers AS SELECT id, source_id FROM api.documents WHERE connector_id = $1 AND source_id = ANY ($2::text[])`,
+			`PREPARE numbers AS SELECT d.id, d.source_id FROM unnest($2::text[]) n(name) CROSS JOIN LATERAL (SELECT o.id, o.source_id FROM api.documents o WHERE o.connector_id = $1 AND o.source_id = n.name OFFSET 0) d`,
 		} {
 			if _, err := tx.Exec(t.Context(), sql); err != nil {
 				t.Fatal(sql, err)
@@ -45,28 +55,34 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 		}
 	})
 	reads := map[string]int64{ // at most so many buffers
-		`EXECUTE evidence (50007)`:                                                  100,
-		`EXECUTE glances ('{50007,50008,50009}')`:                                   200,
-		`EXECUTE connector (50007)`:                                                 20,
-		`EXECUTE names ('{50007,50008,50009}')`:                                     40,
-		`EXECUTE past (50007, 10)`:                                                  200,
-		`EXECUTE run ('00000000-0000-0000-0000-000000000001')`:                      300,
-		`EXECUTE numbers (50007, '{d1,d2,d3}')`:                                     40,
-		`SELECT api.sees_connector(50007)`:                                          20,
-		`SELECT * FROM api.seen_since(50007)`:                                       20,
-		`SELECT api.runs_reach(50007, ` + bounds + `, 10)`:                          50,
-		`SELECT * FROM api.latest_runs('{50007,50008,50009}', 10)`:                  150,
-		`SELECT api.runs_back('2100-01-01', 100)`:                                   200,
-		`SELECT api.runs_back_of(50007, '2100-01-01', 10)`:                          100,
-		`SELECT api.connectors_through(10, 100)`:                                    20,
-		`SELECT api.open_runs_through('00000000-0000-0000-0000-0000000000ff', 100)`: 200,
-		`SELECT api.is_of(50007, 7)`:                                                30,
-		`SELECT * FROM api.freshness_through('-infinity', 0, 100)`:                  20,
-		`SELECT api.documents_through(50007, 'd5', 100)`:                            40,
-		`SELECT * FROM api.count_documents('{50007}', 100)`:                         40,
-		`SELECT * FROM api.failed_documents(50007, 10)`:                             6000, // of its 20,000 documents
-		`SELECT * FROM api.authenticate(50007, sha256('50007'))`:                    60,
-		`SELECT api.role_now(50007)`:                                                30,
+		`EXECUTE evidence (50007)`:                                                         100,
+		`EXECUTE evidence (50008)`:                                                         100,
+		`EXECUTE glances ('{50007,50008,50009}')`:                                          200,
+		`EXECUTE connector (50007)`:                                                        20,
+		`EXECUTE names ('{50007,50008,50009}')`:                                            40,
+		`EXECUTE past (50007, 10)`:                                                         200,
+		`EXECUTE run ('00000000-0000-0000-0000-000000000001')`:                             300,
+		`EXECUTE numbers (50007, '{d1,d2,d3}')`:                                            40,
+		`EXECUTE upstreams (50007)`:                                                        40,
+		`SELECT * FROM api.documents_of('{50007}', '', NULL, NULL, 50, 1000000, 1000)`:     300,
+		`SELECT * FROM api.documents_of('{50007}', '', 'failed', NULL, 50, 1000000, 1000)`: 300,
+		`SELECT * FROM api.documents_of('{50007}', '', NULL, 'd77', 50, 1000000, 1000)`:    300,
+		`SELECT api.sees_connector(50007)`:                                                 20,
+		`SELECT * FROM api.seen_since(50007)`:                                              20,
+		`SELECT api.runs_reach(50007, ` + bounds + `, 10)`:                                 50,
+		`SELECT * FROM api.latest_runs('{50007,50008,50009}', 10)`:                         150,
+		`SELECT * FROM api.latest_runs(ARRAY(SELECT generate_series(50007, 50057)), 10)`:   1500,
+		`SELECT api.runs_back('2100-01-01', 100)`:                                          200,
+		`SELECT api.runs_back_of(50007, '2100-01-01', 10)`:                                 100,
+		`SELECT api.connectors_through(10, 100)`:                                           20,
+		`SELECT api.open_runs_through('00000000-0000-0000-0000-0000000000ff', 100)`:        200,
+		`SELECT api.is_of(50007, 7)`:                                                       30,
+		`SELECT * FROM api.freshness_through('-infinity', 0, 100)`:                         20,
+		`SELECT api.documents_through(50007, 'd5', 100)`:                                   40,
+		`SELECT * FROM api.count_documents('{50007}', 100)`:                                40,
+		`SELECT * FROM api.failed_documents(50007, 10)`:                                    6000, // of its 20,000 documents
+		`SELECT * FROM api.authenticate(50007, sha256('50007'))`:                           60,
+		`SELECT api.role_now(50007)`:                                                       30,
 	}
 	b.serves(who, func(tx pgx.Tx) {
 		byKey(tx)
@@ -76,24 +92,32 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 			}
 		}
 	})
-	b.exec(`SET session_replication_role = 'replica'`) // triggers are not what is looked at
-	b.exec(`INSERT INTO connectors (id, name, type, user_id, scope, scope_id, last_sync_at, status)
+	other := connectTo(t, b.url)
+	other.exec(`SET session_replication_role = 'replica'`) // triggers are not what is looked at; a session that says this plans all anew
+	other.exec(`INSERT INTO connectors (id, name, type, user_id, scope, scope_id, last_sync_at, status)
 		SELECT n, 'c', 'web', 7 + n % 5000, CASE WHEN n % 10 = 0 THEN 'group' ELSE 'user' END, CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END, now(), 'ACTIVE' FROM generate_series(1, 100000) n`)
-	b.exec(`UPDATE connectors SET user_id = 7, scope = 'user', scope_id = NULL WHERE id BETWEEN 50007 AND 50009`)
-	b.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors`)
-	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
+	other.exec(`UPDATE connectors SET user_id = 7, scope = 'user', scope_id = NULL WHERE id BETWEEN 50007 AND 50009`)
+	other.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE id <= 100000`)
+	other.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
 		SELECT gen_random_uuid(), n, 7 + n % 5000, 'file', 'schedule', now(), now(), now(), 1 FROM generate_series(1, 20000) n`)
-	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+	other.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), n, 'web', 'schedule', a.at, a.at, a.at, 'completed', 1 FROM generate_series(1, 100000) n, LATERAL (SELECT now() - n % 6000 * interval '1 second' AS at) a`)
-	b.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
+	other.exec(`INSERT INTO runs (id, connector_id, type, trigger, due_at, started_at, completed_at, status, config_version)
 		SELECT gen_random_uuid(), 50007, 'web', 'schedule', a.at, a.at, a.at, 'completed', 1 FROM generate_series(1, 5000) n, LATERAL (SELECT now() - n * interval '1 second' AS at) a`)
-	b.exec(`INSERT INTO documents (connector_id, source_id, title, status, config_version) SELECT 50007, 'd' || n, 'D', 'stored', 1 FROM generate_series(1, 20000) n`)
-	b.exec(`INSERT INTO document_counts (connector_id, config_version, documents, bytes) SELECT n, 1, 20000, 0 FROM generate_series(1, 100000) n`)
-	b.exec(`INSERT INTO users SELECT n, 'user' FROM generate_series(1, 100000) n`)
-	b.exec(`INSERT INTO group_members SELECT n, 'g' || n % 5000, false FROM generate_series(1, 100000) n`)
-	b.exec(`INSERT INTO access_tokens (id, user_id, role, scopes, secret_sha256, created_by, last_used_at) OVERRIDING SYSTEM VALUE
+	other.exec(`INSERT INTO run_after (connector_id, upstream_id, accepts) SELECT n, n + 1, 'completed' FROM generate_series(50000, 80000) n`)
+	other.exec(`INSERT INTO workers SELECT gen_random_uuid(), now() + interval '1 hour' FROM generate_series(1, 20)`)
+	other.exec(`UPDATE open_runs SET connector_id = 50008, type = 'web', picked_up_at = now(), try_id = gen_random_uuid(), worker_id = (SELECT id FROM workers LIMIT 1), has_locks = true WHERE connector_id = 7`)
+	other.exec(`UPDATE connectors c SET run_id = r.id, status = 'SYNCING' FROM open_runs r WHERE c.id = 50008 AND r.connector_id = c.id`)
+	other.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at) SELECT 'l' || n, o.id, o.connector_id, now(), now() + interval '1 hour' FROM open_runs o, generate_series(1, 1) n`)
+	other.exec(`INSERT INTO resource_locks SELECT 'l' || n, 1, gen_random_uuid(), 1, '1 hour', now(), now() + interval '1 hour', gen_random_uuid(), NULL, 1 FROM generate_series(1, 20000) n`)
+	other.exec(`INSERT INTO unmet_slots SELECT n, 'web', 1, 'condition', now(), now(), 1, now(), now() FROM generate_series(1, 100000) n`)
+	other.exec(`INSERT INTO concurrency_limits SELECT 'k' || n, 1 FROM generate_series(1, 20000) n`)
+	other.exec(`INSERT INTO documents (connector_id, source_id, title, status, config_version) SELECT 50007, 'd' || n, 'D', 'stored', 1 FROM generate_series(1, 20000) n`)
+	other.exec(`INSERT INTO document_counts (connector_id, config_version, documents, bytes) SELECT n, 1, 20000, 0 FROM generate_series(1, 100000) n`)
+	other.exec(`INSERT INTO users SELECT n, 'user' FROM generate_series(1, 100000) n`)
+	other.exec(`INSERT INTO group_members SELECT n, 'g' || n % 5000, false FROM generate_series(1, 100000) n`)
+	other.exec(`INSERT INTO access_tokens (id, user_id, role, scopes, secret_sha256, created_by, last_used_at) OVERRIDING SYSTEM VALUE
 		SELECT n, n, 'user', '{read}', sha256(n::text::bytea), 'test', now() FROM generate_series(1, 100000) n`)
-	b.exec(`SET session_replication_role = 'origin'`)
 	b.serves(who, func(tx pgx.Tx) {
 		byKey(tx)
 		for sql, most := range reads {

@@ -71,8 +71,7 @@ func Set(ctx context.Context, tx pgx.Tx, settings []Setting) error {
 	return err
 }
 
-// set is a statement whose values stand in it as hexadecimal digits: whatever they are, and whatever the server takes for an
-// escape, they end no string. It is a SELECT, of which pg_stat_statements keeps one for all values.
+// set is a SELECT, of which pg_stat_statements keeps few for all values.
 func set(settings []Setting) string {
 	var sql strings.Builder
 	sql.WriteString("select ")
@@ -80,9 +79,32 @@ func set(settings []Setting) string {
 		if i > 0 {
 			sql.WriteString(", ")
 		}
-		fmt.Fprintf(&sql, "set_config(convert_from(decode('%x', 'hex'), 'UTF8'), convert_from(decode('%x', 'hex'), 'UTF8'), true)", s.Name, s.Value)
+		sql.WriteString("set_config(")
+		literal(&sql, s.Name)
+		sql.WriteString(", ")
+		literal(&sql, s.Value)
+		sql.WriteString(", true)")
 	}
 	return sql.String()
+}
+
+// literal writes a text so that it ends no string, whatever it is and whatever the server takes for an escape: as it is where nothing in it could be one, which takes the server a
+// fraction of the time, else as hexadecimal digits.
+func literal(sql *strings.Builder, text string) {
+	if isPlain(text) {
+		sql.WriteString("'" + text + "'")
+		return
+	}
+	fmt.Fprintf(sql, "convert_from(decode('%x', 'hex'), 'UTF8')", text)
+}
+
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func milliseconds(d, otherwise time.Duration) int64 {

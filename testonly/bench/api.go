@@ -208,7 +208,7 @@ func (s *session) beside(ctx context.Context, dispatcher *ours.Dispatcher, asks 
 
 // background are the reads, while something else is measured.
 type background struct {
-	ask   func() error
+	ask   func() (load.Result, error)
 	stop  func()
 	ended chan error // nil: they did not begin
 }
@@ -216,24 +216,40 @@ type background struct {
 // asked are reads that begin and end when they are told.
 func (s *session) asked(ctx context.Context, asks []load.Ask) *background {
 	ctx, stop := context.WithCancel(ctx)
-	return &background{stop: stop, ask: func() error {
-		_, err := load.Run(ctx, load.Client(), asks, s.size.rate, time.Minute)
-		return err
+	return &background{stop: stop, ask: func() (load.Result, error) {
+		return load.Run(ctx, load.Client(), asks, s.size.rate, 5*time.Minute)
 	}}
 }
 
 func (b *background) begin() {
 	b.ended = make(chan error, 1)
-	go func() { b.ended <- b.ask() }()
+	go func() {
+		result, err := b.ask()
+		refused := 0
+		for _, n := range result.Refused {
+			refused += n
+		}
+		if all := len(result.All()); err == nil && refused*10 > all {
+			err = fmt.Errorf("of %d reads beside what was measured %d were not answered", all, refused)
+		}
+		b.ended <- err
+	}()
 	time.Sleep(settle)
 }
 
+// end ends them. Where they have ended before, or were not answered, nothing was measured beside them.
 func (b *background) end() error {
-	b.stop()
+	defer b.stop()
 	if b.ended == nil {
 		return nil
 	}
-	return <-b.ended
+	select {
+	case err := <-b.ended:
+		return errors.Join(errors.New("the reads ended before what was measured beside them"), err)
+	default:
+		b.stop()
+		return <-b.ended
+	}
 }
 
 // besideSlow measures the reads beside clients that ask for pages and do not read them.

@@ -84,9 +84,12 @@ const (
 // Paced has the n connectors of a type become due one after another, a thousand a second, and returns how many of them it claimed and published a second. It runs started once the first
 // is nearly due.
 func (d *Dispatcher) Paced(ctx context.Context, kind string, n int, started func()) (float64, error) {
+	if err := d.Prepare(ctx, kind); err != nil {
+		return 0, err
+	}
 	over := time.Duration(n) * time.Second / pace
-	from := time.Now().Add(ahead)
-	if err := errors.Join(d.system.makeDueOver(ctx, kind, from, over), d.purge(ctx)); err != nil {
+	from := time.Now().Add(ahead) // what is vacuumed and written to the disk before may take longer
+	if err := d.system.spreadDue(ctx, kind, from, over); err != nil {
 		return 0, err
 	}
 	if time.Now().After(from) {

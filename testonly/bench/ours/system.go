@@ -104,11 +104,8 @@ func (s *System) makeDue(ctx context.Context, kind string) error {
 	})
 }
 
-// makeDueOver is makeDue, but one after another, the first of them at a moment.
-func (s *System) makeDueOver(ctx context.Context, kind string, from time.Time, over time.Duration) error {
-	if err := s.makeDue(ctx, kind); err != nil {
-		return err
-	}
+// spreadDue has connectors that are due be due one after another, the first of them at a moment.
+func (s *System) spreadDue(ctx context.Context, kind string, from time.Time, over time.Duration) error {
 	err := s.with(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, `SELECT set_config('echomind.moving', 'on', true)`); err != nil {

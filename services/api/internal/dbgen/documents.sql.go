@@ -27,12 +27,12 @@ func (q *Queries) DocumentName(ctx context.Context, arg DocumentNameParams) (str
 }
 
 const documentNumbers = `-- name: DocumentNumbers :many
-SELECT id, source_id FROM api.documents WHERE connector_id = $1 AND source_id = ANY ($2::text[])
+SELECT d.id, d.source_id FROM unnest($1::text[]) n(name) CROSS JOIN LATERAL (SELECT o.id, o.source_id FROM api.documents o WHERE o.connector_id = $2 AND o.source_id = n.name OFFSET 0) d
 `
 
 type DocumentNumbersParams struct {
-	ConnectorID int32
 	Names       []string
+	ConnectorID int32
 }
 
 type DocumentNumbersRow struct {
@@ -40,9 +40,9 @@ type DocumentNumbersRow struct {
 	SourceID string
 }
 
-// The numbers of some documents of a connector that the viewer sees.
+// The numbers of some documents of a connector that the viewer sees, each by its key: a plan from when there were few would read all of the connector's.
 func (q *Queries) DocumentNumbers(ctx context.Context, arg DocumentNumbersParams) ([]DocumentNumbersRow, error) {
-	rows, err := q.db.Query(ctx, documentNumbers, arg.ConnectorID, arg.Names)
+	rows, err := q.db.Query(ctx, documentNumbers, arg.Names, arg.ConnectorID)
 	if err != nil {
 		return nil, err
 	}
