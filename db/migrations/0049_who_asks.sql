@@ -230,7 +230,49 @@ LEFT JOIN LATERAL (SELECT count(*) AS held FROM key_places p WHERE p.key = c.wai
 LEFT JOIN LATERAL (SELECT p.since, p.connector_id FROM (SELECT o.since, o.connector_id FROM key_places o WHERE o.key = c.waits_for_key LIMIT 1000) p
     ORDER BY p.since LIMIT 1) ks ON true;
 
+-- Whose change it was, whatever the statement says.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION connectors_by() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    writer text := (SELECT a.person FROM moves.actor() a);
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.created_by := writer;
+        NEW.updated_by := writer;
+    ELSE
+        NEW.created_by := OLD.created_by;
+        NEW.updated_by := CASE WHEN current_setting('echomind.resealing', true) = 'on' THEN OLD.updated_by ELSE writer END;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+CREATE OR REPLACE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_by();
+CREATE OR REPLACE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard,
+    created_by, updated_by ON connectors FOR EACH ROW EXECUTE FUNCTION connectors_by();
+
 -- +goose Down
+CREATE OR REPLACE TRIGGER connectors_by_added BEFORE INSERT ON connectors FOR EACH ROW
+    WHEN (NEW.created_by IS NULL OR NEW.updated_by IS NULL) EXECUTE FUNCTION connectors_by();
+CREATE OR REPLACE TRIGGER connectors_by_changed BEFORE UPDATE OF name, type, user_id, scope, scope_id, config, refresh_freq_minutes, schedule_cron, run_at_once, time_zone,
+    dst_gap, dst_overlap, spread_percent, deadline_minutes, overlap, once_per, catch_up, catch_up_most, catch_up_minutes, fresh_within_minutes, calendar, calendar_use, condition, concurrency_keys, max_retries, deletion_guard ON connectors
+    FOR EACH ROW WHEN (NEW.updated_by IS NOT DISTINCT FROM OLD.updated_by) EXECUTE FUNCTION connectors_by();
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION connectors_by() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+    writer text := (SELECT a.person FROM moves.actor() a);
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.created_by := coalesce(NEW.created_by, writer);
+        NEW.updated_by := coalesce(NEW.updated_by, NEW.created_by);
+    ELSIF current_setting('echomind.resealing', true) IS DISTINCT FROM 'on' THEN
+        NEW.updated_by := writer;
+    END IF;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
 CREATE OR REPLACE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
