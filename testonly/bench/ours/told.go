@@ -17,8 +17,11 @@ import (
 // Told has the n connectors of a type become due one after another, a thousand a second, and synced by a handler that finds nothing to do. It returns how many verdicts a second there
 // were, and how long each took into the stream of events, in milliseconds: from the event's time, which Postgres says, to when the stream took it.
 func (s *System) Told(ctx context.Context, kind string, n int) (rate float64, lags []float64, err error) {
-	from := time.Now().Add(ahead)
-	if err := s.makeDueOver(ctx, kind, from, time.Duration(n)*time.Second/pace); err != nil {
+	if err := s.makeDue(ctx, kind); err != nil {
+		return 0, nil, err
+	}
+	from := time.Now().Add(ahead) // what is vacuumed and written to the disk before may take longer
+	if err := s.spreadDue(ctx, kind, from, time.Duration(n)*time.Second/pace); err != nil {
 		return 0, nil, err
 	}
 	if time.Now().After(from) {
