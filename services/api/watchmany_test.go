@@ -35,17 +35,18 @@ func TestManyWhoWatchBeyondTheLimitAreToldWhenToComeBackAndOthersAreServed(t *te
 			}
 			r.Header.Set("Authorization", "Bearer "+tokens[n%len(tokens)])
 			answered, err := http.DefaultClient.Do(r)
-			if err == nil {
-				answers <- answered
+			if err != nil {
+				return err
 			}
-			return err
+			t.Cleanup(func() { _ = answered.Body.Close() })
+			answers <- answered
+			return nil
 		})
 	}
 	require.NoError(t, asked.Wait())
 	close(answers)
 	watch := 0
 	for r := range answers {
-		t.Cleanup(func() { _ = r.Body.Close() })
 		if r.StatusCode == http.StatusOK {
 			watch++
 			continue
