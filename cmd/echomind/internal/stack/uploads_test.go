@@ -154,10 +154,10 @@ func TestWhatIsUploadedIsFoundUntilItIsReplacedOrDeleted(t *testing.T) {
 
 	stop() // what was uploaded is there after a restart
 	o, stop = startWithAPI(t, dir)
-	o.do(http.StatusAccepted, http.MethodDelete, animals, "", "")
+	o.do(http.StatusAccepted, http.MethodDelete, animals, "", "", "If-Match", "*")
 	o.found("Narwhals")
 	o.changedInItsPlace(dir, id)
-	o.do(http.StatusAccepted, http.MethodDelete, fmt.Sprintf("/connectors/%v/files/plants.md", id), "", "")
+	o.do(http.StatusAccepted, http.MethodDelete, fmt.Sprintf("/connectors/%v/files/plants.md", id), "", "", "If-Match", "*")
 	o.found("Sequoias")
 
 	kept, err := filepath.Glob(filepath.Join(dir, "uploads", "uploads", "*", "*", "content"))
