@@ -262,6 +262,11 @@ func TestWhoWroteAConnectorIsTrueHoweverItWasWritten(t *testing.T) {
 	if last := b.audited(); last[len(last)-1].Source != "console" || last[len(last)-1].Person != "alice" {
 		t.Errorf("%+v", last)
 	}
+	b.exec(`RESET application_name`)
+	b.exec(`SELECT set_config('echomind.resealing', 'on', false)`)
+	b.exec(`UPDATE connectors SET name = 'of a reseal', updated_by = 'ben', created_by = 'ben' WHERE id = $1`, id)
+	b.holds(id, fmt.Sprintf(`(created_by, updated_by) = ('%[1]s', '%[1]s')`, login))
+	b.exec(`RESET echomind.resealing`)
 	b.serves(identity.Who{UserID: 1, TokenID: 3, Role: identity.User}, func(tx pgx.Tx) {
 		if !may(b, tx, `UPDATE api.changeable SET name = 'z' WHERE id = $1 RETURNING 1/(updated_by = 'user 1')::integer`, id) {
 			t.Error("updated_by is not user 1")

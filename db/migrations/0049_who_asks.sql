@@ -242,7 +242,10 @@ BEGIN
         NEW.updated_by := writer;
     ELSE
         NEW.created_by := OLD.created_by;
-        NEW.updated_by := CASE WHEN current_setting('echomind.resealing', true) = 'on' THEN OLD.updated_by ELSE writer END;
+        NEW.updated_by := OLD.updated_by;
+        IF NOT (current_setting('echomind.resealing', true) IS NOT DISTINCT FROM 'on' AND connector_resealed(OLD, NEW)) THEN
+            NEW.updated_by := writer;
+        END IF;
     END IF;
     RETURN NEW;
 END $$;

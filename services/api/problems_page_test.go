@@ -17,6 +17,7 @@ import (
 
 	"github.com/echomind/sync/contract/topology"
 	"github.com/echomind/sync/internal/identity"
+	"github.com/echomind/sync/services/api"
 	"github.com/echomind/sync/testonly/movestest"
 )
 
@@ -180,7 +181,7 @@ func TestSourcesOfFailedRunsAreSyncedByReasonOnThePage(t *testing.T) {
 	}
 	done := me.do("POST", "/problems/sync", form)
 	require.Equal(t, http.StatusOK, done.status, done.text)
-	require.Contains(t, done.text, "A sync was asked for of some. The others are not yours to sync, are disabled, or are gone.")
+	require.Contains(t, done.text, "A sync was asked for of some. The others are not yours to sync, are disabled, are gone, or could not be asked just now: try those again.")
 	require.Equal(t, []int32{first, second}, triggered())
 	done = me.do("POST", "/problems/sync", url.Values{"source": {fmt.Sprint(first), fmt.Sprint(second)}})
 	require.Contains(t, done.text, "A sync was asked for of each of them.")
@@ -189,4 +190,22 @@ func TestSourcesOfFailedRunsAreSyncedByReasonOnThePage(t *testing.T) {
 	for _, none := range []url.Values{{}, {"source": {"x"}}, {"source": make([]string, 501)}} {
 		require.Equal(t, http.StatusUnprocessableEntity, me.do("POST", "/problems/sync", none).status)
 	}
+}
+
+// Somebody holds the rows of some for longer than a request has.
+func TestWhatWasSyncedBeforeTheRestCouldNotBeIsSaidOnThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.RequestSeconds = 2 })
+	ids := one[[]int32](w, `WITH added AS (INSERT INTO connectors (name, type, user_id) VALUES ('free', 'web', 7), ('held', 'web', 7) RETURNING id) SELECT array_agg(id ORDER BY id) FROM added`)
+	me := w.as(7, identity.User).signedIn()
+	tx, err := w.conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM connectors WHERE id = $1 FOR UPDATE`, ids[1])
+	require.NoError(t, err)
+	form := url.Values{"source": {fmt.Sprint(ids[0]), fmt.Sprint(ids[1])}}
+	said := me.do("POST", "/problems/sync", form)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, http.StatusOK, said.status, said.text)
+	require.Contains(t, said.text, "could not be asked just now: try those again")
+	require.Equal(t, ids[:1], one[[]int32](w, `SELECT array_agg(id) FROM connectors WHERE trigger_requested_at IS NOT NULL`))
 }

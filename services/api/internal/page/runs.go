@@ -281,6 +281,9 @@ func (p *pages) syncFailed(q *request) error {
 			done++
 		case slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}, problem.Of(err).Status):
 			said, refused = "syncs-some", err
+		case done > 0: // what is done is said; those behind it, and it, wait for the next click
+			q.back("/problems", "syncs-some")
+			return nil
 		default:
 			return err
 		}

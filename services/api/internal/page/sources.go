@@ -306,7 +306,7 @@ var actions = []string{"sync", "enable", "disable"}
 
 // said are what pages say of what was done before them.
 var said = map[string]string{
-	"sync": "A sync was asked for.", "syncs": "A sync was asked for of each of them.", "syncs-some": "A sync was asked for of some. The others are not yours to sync, are disabled, or are gone.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
+	"sync": "A sync was asked for.", "syncs": "A sync was asked for of each of them.", "syncs-some": "A sync was asked for of some. The others are not yours to sync, are disabled, are gone, or could not be asked just now: try those again.", "enable": "The source is enabled.", "disable": "The source is disabled.", "schedule": "The schedule was changed.",
 	"cancel": "The run was cancelled.", "revoke": "The token was revoked.", "release": "The lock was taken from its run.",
 	"replay": "It is fetched again; the letter is removed.", "drop": "The letter is removed.", "badge": "The link of the badge has ended.", "connected": "It is connected, and everything is fetched again.",
 	"added": "The source is added.", "stop": "The operation was cancelled. What it has done stays done.",
