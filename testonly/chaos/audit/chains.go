@@ -30,12 +30,13 @@ func chains(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 		SELECT format('connector %s does not run after anybody, and says so, or the other way round', c.id) FROM connectors c
 		WHERE c.follows <> EXISTS (SELECT FROM run_after a WHERE a.connector_id = c.id)
 		UNION ALL
-		SELECT format('run %s of connector %s has completed at %s, and who runs after it knows of %s', r.id, r.connector_id, r.completed_at, e.completed_at)
+		-- The last in the order in which they were written: Postgres's clock may have stepped back since an earlier one.
+		SELECT format('run %s of connector %s has completed at %s, and who runs after it knows of %s', r.id, r.connector_id, r.at, e.completed_at)
 		FROM (SELECT DISTINCT a.upstream_id FROM run_after a) a JOIN connectors u ON u.id = a.upstream_id
 			LEFT JOIN upstream_ends e ON e.connector_id = u.id
-			CROSS JOIN LATERAL (SELECT l.* FROM runs l WHERE l.connector_id = u.id AND l.status = 'completed' AND l.parameters IS NULL
-				AND l.config_version >= u.added_version ORDER BY l.completed_at DESC LIMIT 1) r
-		WHERE r.completed_at > coalesce(e.completed_at, '-infinity') + interval '1 second'
+			CROSS JOIN LATERAL (SELECT v.* FROM chaos.run_events v WHERE v.connector_id = u.id AND v.what = 'verdict' AND v.status = 'completed' AND NOT v.asked
+				AND v.config_version >= u.added_version ORDER BY v.seq DESC LIMIT 1) r
+		WHERE r.at > coalesce(e.completed_at, '-infinity') + interval '1 second'
 		UNION ALL
 		SELECT format('connector %s has completed %s times for ends of others, and %s has ended %s times', a.connector_id, f.n, a.upstream_id, u.n)
 		FROM run_after a CROSS JOIN LATERAL (SELECT count(*) AS n FROM connectors c JOIN runs r ON r.connector_id = c.id WHERE c.id = a.connector_id

@@ -42,3 +42,23 @@ func TestAChainThatWaitsForWhatHasHappenedIsFound(t *testing.T) {
 	l.force(`UPDATE connectors SET follows = false WHERE id = $1`, second)
 	l.finds(waits, "says so, or the other way round")
 }
+
+// Postgres's clock steps ahead and back: a run that completed meanwhile looks younger than the last one.
+func TestAnEndOfBeforePostgressClockSteppedBackIsNotTheLast(t *testing.T) {
+	const waits = "no chain waits for what has happened"
+	l := newLab(t)
+	first, second := l.add("synthetic", source.Config{}), l.add("synthetic", source.Config{})
+	l.do(`UPDATE connectors SET refresh_freq_minutes = NULL`)
+	l.do(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, $2)`, second, first)
+	for range 2 {
+		l.do(`SELECT moves.trigger_sync($1)`, first)
+		run := l.claim(first)
+		l.pickUp(first, time.Hour)
+		l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, run)
+		l.do(`SELECT * FROM moves.complete($1)`, run)
+		l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second)
+	}
+	l.do(`UPDATE chaos.run_events SET at = at + interval '1 minute' WHERE id = (SELECT id FROM chaos.run_events WHERE what = 'verdict' AND connector_id = $1 ORDER BY seq LIMIT 1)`, first)
+	l.do(`UPDATE runs SET completed_at = completed_at + interval '1 minute' WHERE id = (SELECT id FROM chaos.run_events WHERE what = 'verdict' AND connector_id = $1 ORDER BY seq LIMIT 1)`, first)
+	require.Empty(t, l.audit(waits).Violations)
+}

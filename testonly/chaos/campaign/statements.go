@@ -104,6 +104,7 @@ var allowed = map[string]struct {
 	"NoteMet":                 {60 * 500, "one row for a batch of up to 500 answers of conditions"},
 	"FailConditions":          {60 * 500, "as NoteMet"},
 	"ConnectorsByStatus":      {150, "every 10 s; a few rows that count everything in flight"},
+	"KeysWaited":              {200, "every 10 s; one row that counts all that waits for keys, and all places"},
 	"Backlog":                 {150, "every 10 s; a row that counts everything due of a type"},
 	"OwnerHasRoom":            {20_000, "one row of what all connectors of an owner have; every 10 s, or each second while something is refused"},
 	"TakeUnswept":             {100, "the first batch of a look passes by what was taken since the last vacuum"},
