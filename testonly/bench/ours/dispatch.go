@@ -76,7 +76,7 @@ func (d *Dispatcher) Prepared(ctx context.Context, n int) (float64, error) {
 
 const (
 	// pace is how many connectors become due a second, and ahead how long before the first that is written down.
-	pace, ahead = 1000, 15 * time.Second
+	pace, ahead = 1000, 6 * time.Second
 	// betweenTicks is between two ticks.
 	betweenTicks = 100 * time.Millisecond
 )
