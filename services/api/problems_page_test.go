@@ -204,6 +204,10 @@ func TestWhatWasSyncedBeforeTheRestCouldNotBeIsSaidOnThePage(t *testing.T) {
 	require.NoError(t, err)
 	form := url.Values{"source": {fmt.Sprint(ids[0]), fmt.Sprint(ids[1])}}
 	said := me.do("POST", "/problems/sync", form)
+	for clicks := 1; said.status != http.StatusOK && clicks < 20; clicks++ { // the held one was asked first
+		require.Equal(t, http.StatusServiceUnavailable, said.status, said.text)
+		said = me.do("POST", "/problems/sync", form)
+	}
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, http.StatusOK, said.status, said.text)
 	require.Contains(t, said.text, "could not be asked just now: try those again")

@@ -153,6 +153,22 @@ func (s *stream) until(event string) (before []string) {
 	}
 }
 
+// admits waits until there is a place for another stream of somebody's.
+func (b broadcast) admits(token, otherwise string) {
+	b.Helper()
+	require.Eventually(b, func() bool {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.URL+"/api/v1/events", nil)
+		require.NoError(b, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		answered, err := http.DefaultClient.Do(r)
+		require.NoError(b, err)
+		defer func() { _ = answered.Body.Close() }()
+		return answered.StatusCode == http.StatusOK
+	}, time.Minute, 10*time.Millisecond, otherwise)
+}
+
 func (b broadcast) connector(owner int32, scope string) int32 {
 	b.Helper()
 	return one[int32](b.world, `INSERT INTO connectors (name, type, user_id, scope) VALUES ('x', 'web', $1, $2) RETURNING id`, owner, scope)
@@ -380,17 +396,7 @@ func TestNobodyHasAllStreams(t *testing.T) {
 	require.NotEmpty(t, refused.header.Get("Retry-After"))
 	other.watch("")
 	mine.close()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.server.URL+"/api/v1/events", nil)
-		require.NoError(t, err)
-		r.Header.Set("Authorization", "Bearer "+me.token)
-		answered, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		defer func() { _ = answered.Body.Close() }()
-		return answered.StatusCode == http.StatusOK
-	}, time.Minute, 10*time.Millisecond, "a place is free again where its stream has ended")
+	b.admits(me.token, "a place is free again where its stream has ended")
 }
 
 func TestWhileNATSIsAwayAStreamIsRefused(t *testing.T) {

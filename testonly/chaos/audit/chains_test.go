@@ -9,35 +9,37 @@ import (
 	"github.com/echomind/sync/testonly/chaos/source"
 )
 
+// completes claims a connector, whose run then completes with a document.
+func (l *lab) completes(id int32) {
+	run := l.claim(id)
+	l.pickUp(id, time.Hour)
+	l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, run)
+	l.do(`SELECT * FROM moves.complete($1)`, run)
+}
+
 func TestAChainThatWaitsForWhatHasHappenedIsFound(t *testing.T) {
 	const waits = "no chain waits for what has happened"
 	l := newLab(t)
 	first, second := l.add("synthetic", source.Config{}), l.add("synthetic", source.Config{})
 	l.do(`UPDATE connectors SET refresh_freq_minutes = NULL`)
 	l.do(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, $2)`, second, first)
-	completes := func(id int32) {
-		run := l.claim(id)
-		l.pickUp(id, time.Hour)
-		l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, run)
-		l.do(`SELECT * FROM moves.complete($1)`, run)
-	}
 	f := l.audit(waits)
 	require.Empty(t, f.Violations)
 	require.Equal(t, 1, f.Checked)
 	l.do(`SELECT moves.trigger_sync($1)`, first)
-	completes(first)
+	l.completes(first)
 	l.finds(waits, "waits, and all that it runs after have ended")
 	l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second)
 	require.Empty(t, l.audit(waits).Violations)
-	completes(second)
+	l.completes(second)
 	require.Empty(t, l.audit(waits).Violations)
 	l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second) // once more, for the same end
-	completes(second)
+	l.completes(second)
 	l.finds(waits, "has completed 2 times for ends of others")
 	l.do(`SELECT moves.trigger_sync($1)`, first)
 	l.force(`UPDATE connectors SET followed = false WHERE id = $1`, first) // its end is not told
 	l.do(`UPDATE upstream_ends SET completed_at = completed_at - interval '1 minute'`)
-	completes(first)
+	l.completes(first)
 	l.finds(waits, "who runs after it knows of")
 	l.force(`UPDATE connectors SET follows = false WHERE id = $1`, second)
 	l.finds(waits, "says so, or the other way round")
@@ -52,10 +54,7 @@ func TestAnEndOfBeforePostgressClockSteppedBackIsNotTheLast(t *testing.T) {
 	l.do(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, $2)`, second, first)
 	for range 2 {
 		l.do(`SELECT moves.trigger_sync($1)`, first)
-		run := l.claim(first)
-		l.pickUp(first, time.Hour)
-		l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, run)
-		l.do(`SELECT * FROM moves.complete($1)`, run)
+		l.completes(first)
 		l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second)
 	}
 	l.do(`DO $$

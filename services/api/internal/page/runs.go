@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -268,6 +269,8 @@ func (p *pages) syncFailed(q *request) error {
 	if len(ids) == 0 || len(ids) > failedRuns {
 		return problem.Invalid("source", fmt.Sprintf("must be 1 to %d numbers", failedRuns))
 	}
+	// One that somebody holds takes seconds: in one order a few of these would keep all others from each click.
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 	said, done := "syncs", 0
 	var refused error
 	for _, text := range ids {
