@@ -71,3 +71,21 @@ func TestTheBoundCountsWhereItIsToldTo(t *testing.T) {
 	l.findings[0].Checked = 0
 	require.False(t, l.write(out), "a check that looked at nothing shows nothing")
 }
+
+func TestWhatHasToLookAndDoesNotIsKept(t *testing.T) {
+	t.Parallel()
+	findings := []audit.Finding{{Name: "no run has a key that is full"}, {Name: "one run has a lock", Checked: 1}, {Name: "no slot twice", Violated: 1}, {Name: "caps"}}
+	for _, name := range here[:len(here)-1] {
+		if name != "caps" {
+			findings = append(findings, audit.Finding{Name: name, Checked: 1})
+		}
+	}
+	byName := map[string]audit.Finding{}
+	for _, f := range thatLooked(findings) {
+		byName[f.Name] = f
+	}
+	require.Len(t, byName, len(here)+2)
+	require.NotContains(t, byName, "no run has a key that is full")
+	require.Zero(t, byName["caps"].Checked)
+	require.Contains(t, byName[here[len(here)-1]].How, "no such check")
+}
