@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testkit.Histories(40)
-	goleak.VerifyTestMain(m) // every loop ends with its service
+	goleak.VerifyTestMain(testkit.Closing(m)) // every loop ends with its service
 }
 
 const (

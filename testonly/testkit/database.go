@@ -165,6 +165,24 @@ func asAdmin(ctx context.Context, work func(*pgx.Conn) error) error {
 	}
 }
 
+// Closing are the tests of a package, of which nothing is left once they are over: no connection that waits for the next database. The driver may have a goroutine for each
+// that had to wait for its socket once, which goleak sees.
+func Closing(m *testing.M) interface{ Run() int } { return closing{m} }
+
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	code := c.M.Run()
+	for {
+		select {
+		case admin := <-admins:
+			_ = deadline.Do(context.Background(), "testkit.database", databaseTimeout, admin.Close)
+		default:
+			return code
+		}
+	}
+}
+
 func anAdmin(ctx context.Context) (*pgx.Conn, error) {
 	for {
 		select {

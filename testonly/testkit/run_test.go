@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if parent, found := strings.CutPrefix(os.Args[len(os.Args)-1], userArgument); found {
 		use(parseProcess(parent))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(Closing(m))
 }
 
 type joined struct{ Dir, URL, Problem string }
