@@ -59,15 +59,16 @@ func (h *history) cronSlots() Finding {
 		if s := ledger[l]; s != nil {
 			theirs = *s
 		}
-		came := map[int64]bool{} // slots that stood in the connector's row
+		came, byInterval := map[int64]bool{}, map[int64]bool{} // slots that stood in the connector's row, and those of them that were no cron schedule's
 		for _, e := range events {
 			if e.Slot != nil {
 				came[e.Slot.UnixMicro()] = true
+				byInterval[e.Slot.UnixMicro()] = e.Cron == nil
 			}
 		}
 		used := map[*run]bool{}
 		for _, p := range plans(events) {
-			checkPlan(&f, l.connector, p, theirs.rows, used)
+			checkPlan(&f, l.connector, p, theirs.rows, byInterval, used)
 		}
 		for _, r := range theirs.rows {
 			if !used[r] && !came[r.slot.UnixMicro()] {
@@ -78,7 +79,8 @@ func (h *history) cronSlots() Finding {
 	return f
 }
 
-func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]bool) {
+// checkPlan holds the ledger's rows against one plan. An interval that came after it may have had a slot within its time, which counts from the sync before.
+func checkPlan(f *Finding, connector int32, p plan, rows []*run, byInterval map[int64]bool, used map[*run]bool) {
 	schedule, err := cron.Parse(p.spec)
 	if err != nil {
 		f.Checked++
@@ -101,8 +103,11 @@ func checkPlan(f *Finding, connector int32, p plan, rows []*run, used map[*run]b
 			times[r.slot.UnixMicro()]++
 			continue
 		}
-		used[r] = true
 		missed := due(r.slot.Add(-time.Microsecond), *r.last)
+		if len(missed) == 0 && byInterval[r.slot.UnixMicro()] {
+			continue
+		}
+		used[r] = true
 		for _, at := range missed {
 			times[at.UnixMicro()]++
 		}

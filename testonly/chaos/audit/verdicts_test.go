@@ -366,3 +366,18 @@ func TestSlotsThatPassedBeforeAnIDWasAddedAgainAreTheFirstConnectors(t *testing.
 	require.Empty(t, f.Violations)
 	require.GreaterOrEqual(t, f.Checked, 9)
 }
+
+func TestASlotOfAnIntervalWithinThePlanOfACronScheduleBeforeItIsNoneOfItsSlots(t *testing.T) {
+	l := newLab(t)
+	id := l.addScheduled("schedule_cron", "0 0 1 1 *", source.Config{})
+	l.force(`UPDATE connectors SET needs_plan = false WHERE id = $1`, id)
+	l.do(`UPDATE connectors SET schedule_cron = NULL, refresh_freq_minutes = 1 WHERE id = $1`, id)
+	const passed = `INSERT INTO runs (id, connector_id, type, trigger, slot, slot_last, missed_count, due_at, started_at, completed_at, status, reason, config_version)
+		SELECT gen_random_uuid(), id, type, 'schedule', at, at, 1, at, clock_timestamp(), clock_timestamp(), 'missed', 'passed', 1
+		FROM (SELECT id, type, last_sync_at + $2::interval AS at FROM connectors WHERE id = $1) c`
+	l.force(`UPDATE connectors SET needs_plan = false, due_reason = 'schedule', slot_at = last_sync_at + interval '1 minute', next_sync_at = clock_timestamp() WHERE id = $1`, id)
+	l.do(passed, id, "1 minute")
+	require.Empty(t, l.audit(slots).Violations)
+	l.do(passed, id, "2 minutes")
+	require.Equal(t, 1, l.audit(slots).Violated, "one that never came")
+}
