@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,36 +36,36 @@ type NATSServer struct {
 	server
 	dir, clock string
 	port       int
-	users      *Users
+	// monitor is where one of a cluster says whether it is healthy.
+	monitor int
+	users   *Users
 }
 
 // newNATS prepares the servers. Those of a cluster do not tell clients of each other: a client would go past its proxies.
 func newNATS(path, dir string, size int, users *Users, log io.Writer) (*NATS, error) {
-	var ports, routePorts []int
+	const client, route, monitor = 0, 1, 2
+	ports := make([][3]int, size)
 	var routes []string
-	for range size {
-		port, err := loopback.Port(0)
-		if err != nil {
-			return nil, fmt.Errorf("find a port for nats-server: %w", err)
+	for i := range ports {
+		for use := range ports[i] {
+			var err error
+			if ports[i][use], err = loopback.Port(0); err != nil {
+				return nil, fmt.Errorf("find a port for nats-server: %w", err)
+			}
 		}
-		route, err := loopback.Port(0)
-		if err != nil {
-			return nil, fmt.Errorf("find a port for nats-server's routes: %w", err)
-		}
-		ports, routePorts = append(ports, port), append(routePorts, route)
-		routes = append(routes, "nats://"+loopback.Address(route))
+		routes = append(routes, "nats://"+loopback.Address(ports[i][route]))
 	}
 	n := &NATS{users: users}
 	for i := range size {
 		name := fmt.Sprint("nats-", i)
-		s := &NATSServer{dir: filepath.Join(dir, name), clock: filepath.Join(dir, name+".clock"), port: ports[i], users: users}
+		s := &NATSServer{dir: filepath.Join(dir, name), clock: filepath.Join(dir, name+".clock"), port: ports[i][client], monitor: ports[i][monitor], users: users}
 		if err := os.MkdirAll(s.dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make a folder for %s: %w", name, err)
 		}
 		args := []string{"-js", "-sd", s.dir, "-a", loopback.Host, "-p", strconv.Itoa(s.port), "-n", name}
 		if size > 1 {
-			args = append(args, "--cluster_name", clusterName, "--cluster", "nats://"+loopback.Address(routePorts[i]),
-				"--routes", strings.Join(routes, ","), "--no_advertise")
+			args = append(args, "--cluster_name", clusterName, "--cluster", "nats://"+loopback.Address(ports[i][route]),
+				"--routes", strings.Join(routes, ","), "--no_advertise", "-m", strconv.Itoa(s.monitor))
 		}
 		env := []string{"CHAOS_CLOCK_FILE=" + s.clock}
 		if users != nil {
@@ -192,6 +193,30 @@ func (w *World) replicated(ctx context.Context) error {
 				return fmt.Errorf("stream %s: %s is behind", name, r.Name)
 			}
 		}
+	}
+	for _, s := range w.NATS.Servers {
+		if err := s.healthy(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// healthy asks a server of a cluster whether it has all of its streams. A replica that is current by the leader's account has the leader's log, and may still
+// fetch what a snapshot in it has stood for: if it is elected before it has that, the streams have lost it.
+func (s *NATSServer) healthy(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+loopback.Address(s.monitor)+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
+		return fmt.Errorf("%s is not healthy: %s", s.name, said)
 	}
 	return nil
 }
