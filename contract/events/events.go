@@ -74,28 +74,31 @@ func (e Event) Message() (*nats.Msg, error) {
 		connector     int32
 		data          proto.Message
 		err           error
+		what          = e.what()
 	)
 	if e.Run != nil {
-		subject, err = topology.RunEventSubject(e.Run.Type, e.what())
+		subject, err = topology.RunEventSubject(e.Run.Type, what)
 		kind, connector, data = runType, e.Run.ConnectorId, e.Run
 	} else {
-		subject, err = topology.ConnectorEventSubject(e.Connector.Type, e.what())
+		subject, err = topology.ConnectorEventSubject(e.Connector.Type, what)
 		kind, connector, data = connectorType, e.Connector.ConnectorId, e.Connector
 	}
 	if err != nil {
 		return nil, err
 	}
-	msg := nats.NewMsg(subject)
-	if msg.Data, err = protojson.Marshal(data); err != nil {
+	text, err := protojson.Marshal(data)
+	if err != nil {
 		return nil, fmt.Errorf("write event %s: %w", e.ID, err)
 	}
-	for name, value := range map[string]string{
-		"ce-specversion": "1.0", "ce-id": e.ID, "ce-source": Source, "ce-type": kind + e.what(), "ce-subject": strconv.Itoa(int(connector)),
-		"ce-time": e.Time.UTC().Format(time.RFC3339Nano), "ce-datacontenttype": contentType,
-		"Content-Type": contentType, // some libraries read the data's type here
-		nats.MsgIdHdr:  e.ID,
-	} {
-		msg.Header[name] = []string{value} // Set would write ce-id as Ce-Id
+	header := [...][2]string{
+		{"ce-specversion", "1.0"}, {"ce-id", e.ID}, {"ce-source", Source}, {"ce-type", kind + what}, {"ce-subject", strconv.Itoa(int(connector))},
+		{"ce-time", e.Time.UTC().Format(time.RFC3339Nano)}, {"ce-datacontenttype", contentType},
+		{"Content-Type", contentType}, // some libraries read the data's type here
+		{nats.MsgIdHdr, e.ID},
+	}
+	msg := &nats.Msg{Subject: subject, Data: text, Header: make(nats.Header, len(header))}
+	for i := range header {
+		msg.Header[header[i][0]] = header[i][1:] // Set would write ce-id as Ce-Id
 	}
 	return msg, nil
 }
