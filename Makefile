@@ -240,11 +240,11 @@ vulncheck: $(VULNCHECK) ## look the code up in Go's database of vulnerabilities 
 	for m in $(MODULES); do (cd $$m && $(VULNCHECK) ./...) || \
 		{ rc=$$?; [ $$rc = 3 ] || echo "$$m was not looked at: this needs the network, to read vuln.go.dev"; exit $$rc; }; done
 
-# The binaries are those of the images: the same flags, each with the versions of its own module.
+# The binaries are those of the images (Dockerfile): the same flags, each with the versions of its own module.
 sbom: $(SBOM) ## what is in each program and its image, as CycloneDX, into bin/sbom/
 	mkdir -p bin/sbom
 	for p in $(PROGRAMS); do n=$$(basename $$p); \
-		(cd $$p && GOWORK=off CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags '-s -w -buildid=' -o $(CURDIR)/bin/sbom/ .); \
+		(cd $$p && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags timetzdata,grpcnotrace -ldflags '-s -w -buildid=' -o $(CURDIR)/bin/sbom/ .); \
 		$(SBOM) bin -json -noserial -notimestamp -std -version $(VERSION) -output bin/sbom/$$n.cdx.json bin/sbom/$$n; rm bin/sbom/$$n; done
 
 tidy: ## bring every go.mod up to date

@@ -11,7 +11,7 @@ import (
 
 // SealConfig seals the secret fields of a connector's configuration, a JSON object. A secret is a text, or an object (a service
 // account's key), which is sealed as its JSON. A sealed field must have been sealed for this connector and this field, and is
-// left unchanged. A configuration without secrets needs no key.
+// left unchanged. A configuration without secrets needs no key. One with the name of a secret field in other letters is refused.
 func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]byte, error) {
 	object, err := decode(config)
 	if err != nil {
@@ -19,6 +19,9 @@ func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]by
 	}
 	changed := false
 	for _, field := range fields {
+		if err := spelled(object, field); err != nil {
+			return nil, err
+		}
 		at, name := find(object, field)
 		if at == nil || at[name] == nil {
 			continue
@@ -136,6 +139,24 @@ func find(object map[string]any, field string) (at map[string]any, name string) 
 		return nil, ""
 	}
 	return find(below, inner)
+}
+
+// spelled refuses a field's name in other letters: sources take it for the field, and nobody would seal it.
+func spelled(object map[string]any, field string) error {
+	outer, inner, nested := strings.Cut(field, ".")
+	for name := range object {
+		if name != outer && strings.EqualFold(name, outer) {
+			return fmt.Errorf("%s: write it as %s", name, outer)
+		}
+	}
+	below, is := object[outer].(map[string]any)
+	if !nested || !is {
+		return nil
+	}
+	if err := spelled(below, inner); err != nil {
+		return fmt.Errorf("%s.%w", outer, err)
+	}
+	return nil
 }
 
 func plain(value any) (string, error) {

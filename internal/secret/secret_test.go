@@ -233,6 +233,22 @@ func TestAConfigurationIsSealedFieldByFieldAndTheRestStays(t *testing.T) {
 	}
 }
 
+// Sources decode their configuration without regard to case, so that such a field looks right to whoever writes it.
+func TestASecretUnderANameInOtherLettersIsRefusedAndNotStoredAsItIs(t *testing.T) {
+	r, fields := ring(t, key("a")), secret.Fields(config{})
+	for field, written := range map[string]string{
+		"Refresh_Token":  `{"Refresh_Token":"` + token + `"}`,
+		"REFRESH_TOKEN":  `{"refresh_token":"x","REFRESH_TOKEN":"` + token + `"}`,
+		"refresh_toKen":  `{"refresh_toKen":"` + token + `"}`,
+		"proxy.Password": `{"proxy":{"Password":"` + token + `"}}`,
+		"Proxy":          `{"Proxy":{"password":"` + token + `"}}`,
+	} {
+		_, err := r.SealConfig(3, fields, []byte(written))
+		require.ErrorContains(t, err, field+": write it as ", written)
+		require.NotContains(t, err.Error(), token)
+	}
+}
+
 func TestSealingAnewChangesEnvelopesAndNothingElse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := rapid.MapOf(rapid.StringMatching(`[a-z_]{1,8}`),

@@ -93,8 +93,8 @@ func TestSecretsAreSealedAndNeverShown(t *testing.T) {
 		me.refused(422, "invalid", me.do("PATCH", "/connectors/"+id, map[string]any{"config": me.get("/connectors/" + id)["config"]}, "If-Match", "*"))
 		require.JSONEq(t, config, one[string](w, `SELECT config::text FROM connectors`))
 	}
-	for _, config := range []string{`{"x": "\u0000"}`, `[]`, `"x"`} {
-		r := me.do("PATCH", "/connectors/"+id, `{"config":`+config+`}`, "If-Match", "*")
+	for _, config := range []string{`{"x": "\u0000"}`, `[]`, `"x"`, `{"Refresh_Token":"` + hidden + `"}`} {
+		r := me.do("PATCH", "/connectors/"+id, `{"type":"google_drive","config":`+config+`}`, "If-Match", "*")
 		me.refused(422, "invalid", r)
 		require.NotContains(t, r.text, hidden)
 	}

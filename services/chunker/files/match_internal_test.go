@@ -98,6 +98,28 @@ func TestGlobsWithoutBracesMatchWhatTheLibraryMatches(t *testing.T) {
 	})
 }
 
+// FuzzGlob: a glob that may be written matches what the library matches, but for braces beside stars.
+func FuzzGlob(f *testing.F) {
+	for glob, name := range map[string]string{
+		"": "a", "**/*.{md,txt}": "a/b.md", "[!a-c\\]]?": "é", "a/**/b/**": "a/b/c", "{a,{b,c}*}": "cx", "\\{a": "{a", "[é-\uFFFD]": "\xff", "*a*a*b": "aaaaaaab",
+	} {
+		f.Add(glob, name)
+	}
+	f.Fuzz(func(t *testing.T, glob, name string) {
+		if len(glob) > 100 || len(name) > 100 || strings.ContainsAny(name, "\x00") || (Config{URL: "file:///a", Include: []string{glob}}).Validate() != nil {
+			return
+		}
+		expanded, _ := expand(glob)
+		got := false
+		for _, p := range expanded {
+			got = matches(t, p, name) || got
+		}
+		if len(expanded) == 1 && next(glob, 0, "{") < 0 {
+			require.Equal(t, doublestar.MatchUnvalidated(glob, name), got, "%q on %q", glob, name)
+		}
+	})
+}
+
 // counted are the globs of a listing whose rests are counted, and take no time.
 func counted(t *testing.T, c Config) (g globs, rests *int) {
 	t.Helper()

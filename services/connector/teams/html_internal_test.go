@@ -35,17 +35,30 @@ func TestMessagesReadAsPeopleSeeThem(t *testing.T) {
 	}
 }
 
+func isReadInBoundedSize(t require.TestingT, source string, most int) {
+	w, all := &textWriter{most: most}, &textWriter{most: 1 << 20}
+	for _, w := range []*textWriter{w, all} {
+		htmlText(w, source, names{mentions: map[string]string{"0": "Jäne"}})
+	}
+	require.LessOrEqual(t, len(all.String()), 5*len(source)+4)
+	require.LessOrEqual(t, len(w.String()), w.most)
+	require.True(t, strings.HasPrefix(all.String(), w.String()))
+	require.True(t, w.full || w.String() == all.String())
+}
+
 func TestAnyMessageIsReadInBoundedSize(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source := rapid.StringOf(rapid.SampledFrom([]rune("<>/atbrpdivli =\"'0&;\n x"))).Draw(t, "html")
-		w := &textWriter{most: rapid.IntRange(0, 4*len(source)+4).Draw(t, "most")}
-		all := &textWriter{most: 1 << 20}
-		for _, w := range []*textWriter{w, all} {
-			htmlText(w, source, names{mentions: map[string]string{"0": "Jäne"}})
-		}
-		require.LessOrEqual(t, len(all.String()), 5*len(source)+4)
-		require.LessOrEqual(t, len(w.String()), w.most)
-		require.True(t, strings.HasPrefix(all.String(), w.String()))
-		require.True(t, w.full || w.String() == all.String())
+		isReadInBoundedSize(t, source, rapid.IntRange(0, 4*len(source)+4).Draw(t, "most"))
 	})
+}
+
+func FuzzMessageOfAThread(f *testing.F) {
+	for i, seed := range []string{
+		"", `a <at id="0">Jane</at> b`, "<pre> a\n\tb</pre><p>c<br>d", `<a href="https://x.example/">y</a></a>`, `<attachment id="g"></attachment><emoji alt="🙂">`,
+		"<style><script></style>x</script>", "<ul><li>a<li>b<table><tr><td>c<td>d", "&nbsp;&#0;&lt;\xff<", "<plaintext><b>x", "<textarea></textare",
+	} {
+		f.Add(seed, uint16(4*i))
+	}
+	f.Fuzz(func(t *testing.T, source string, most uint16) { isReadInBoundedSize(t, source, int(most)) })
 }

@@ -1,6 +1,7 @@
 package answer_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
@@ -84,6 +85,24 @@ func TestAStreamHasWhatTheAnswerHas(t *testing.T) {
 			have, err := json.Marshal(append([]json.RawMessage{}, got.fields[name]...))
 			require.NoError(t, err)
 			require.JSONEq(t, string(want), string(have))
+		}
+	})
+}
+
+// FuzzDecode: what is not refused is what encoding/json reads, as a whole and as a stream.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{"", `{"value":[{"id":"a"},null,[1e9]],"skip":{"x":[]}}`, `[[[[`, `{"a":"\ud800\"{["}`, `{}{}`, `{"a":[}`, "\xef\xbb\xbf{}", `{"a":null}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var got, want any
+		if answer.Decode(bytes.NewReader(text), limits, &got) == nil {
+			require.NoError(t, json.Unmarshal(text, &want))
+			require.Equal(t, want, got)
+		}
+		var streamed whole
+		if answer.Decode(bytes.NewReader(text), limits, &streamed) == nil {
+			require.True(t, json.Valid(text))
 		}
 	})
 }
