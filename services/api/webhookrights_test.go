@@ -211,3 +211,20 @@ func TestATokenOfALesserRoleSeesNothingByAWebhookOfItsUserThatHasAGreaterOne(t *
 	require.Empty(t, mine.took())
 	require.Equal(t, "user", lesser.get(h.path)["role_now"])
 }
+
+// Many receivers know a sender by the path or the query of their URL.
+func TestOfSomebodyElsesWebhookItIsShownWhereItLeadsAndNotHow(t *testing.T) {
+	t.Parallel()
+	w := newTelling(t)
+	me := w.mine()
+	h := me.hook(map[string]any{"url": "http://127.0.0.1:1/services/T0/B0/key?token=k"})
+	other := w.as(9, identity.Superadmin)
+	require.Equal(t, "http://127.0.0.1:1/services/T0/B0/key?token=k", me.get(h.path)["url"])
+	require.Equal(t, "http://127.0.0.1:1/…", other.get(h.path)["url"])
+	require.NotContains(t, other.do("GET", "/webhooks", nil).text, "token=k")
+	other.refused(422, "invalid", other.do("PATCH", h.path, map[string]any{"url": "http://127.0.0.1:1/…"}, "If-Match", "*"))
+	changed := other.do("PATCH", h.path, map[string]any{"name": "theirs"}, "If-Match", "*")
+	require.Equal(t, http.StatusOK, changed.status)
+	require.NotContains(t, changed.text, "token=k")
+	require.Equal(t, "http://127.0.0.1:1/services/T0/B0/key?token=k", me.get(h.path)["url"], "it stays")
+}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +35,7 @@ type Webhook struct {
 	UserID         int32      `json:"user_id" doc:"Whose it is: it is told of what they see."`
 	RoleNow        string     `json:"role_now" enum:"user,admin,superadmin" doc:"As what they see it: at most what they were when they made it, and are now; above user as long as the token counts that made it, or while an administrator says so of them."`
 	Name           string     `json:"name"`
-	URL            string     `json:"url" doc:"Empty for a token without the scope read."`
+	URL            string     `json:"url" doc:"Of somebody else's webhook only where it leads: scheme and host, and /… for a path or a query. Empty for a token without the scope read."`
 	ConnectorID    *int32     `json:"connector_id" doc:"The one connector that it is about; null = all that its owner sees."`
 	Events         []string   `json:"events" enum:"failed,disabled,stale,recovered"`
 	Enabled        bool       `json:"enabled"`
@@ -52,9 +54,38 @@ func viewWebhook(who identity.Who, w dbgen.ApiWebhook) Webhook {
 		FailingSince: utc(w.FailingSince), OldSecretUntil: utc(w.OldSecretUntil), CreatedAt: w.CreatedAt.UTC(), CreatedBy: w.CreatedBy, UpdatedAt: w.UpdatedAt.UTC(),
 	}
 	if who.Has(identity.Read) {
-		v.URL = w.Url
+		v.URL = shownURL(w.Url, who.UserID == w.UserID)
 	}
 	return v
+}
+
+// withheld ends a URL of which not all is shown.
+const withheld = "/…"
+
+// shownURL is a webhook's URL. Many receivers know a sender by the path or the query: to others than the owner these are secrets.
+func shownURL(whole string, isOwn bool) string {
+	to, err := url.Parse(whole)
+	switch {
+	case isOwn:
+		return whole
+	case err != nil:
+		return withheld
+	case to.RawQuery == "" && (to.Path == "" || to.Path == "/"):
+		return whole
+	}
+	return to.Scheme + "://" + to.Host + withheld
+}
+
+// address checks where a webhook is to lead.
+func (a *API) address(whole string) (string, error) {
+	if strings.HasSuffix(whole, withheld) {
+		return "", problem.Invalid("body.url", "is what is shown of somebody else's; give the whole URL, or leave the field out")
+	}
+	checked, err := a.webhooks.Address(whole)
+	if err != nil {
+		return "", problem.Invalid("body.url", err.Error())
+	}
+	return checked, nil
 }
 
 // OneWebhook is one webhook with its version.

@@ -48,9 +48,9 @@ func (a *API) createWebhook(ctx context.Context, in *NewWebhook) (*OneWebhook, e
 	if err := errors.Join(readsToo(ctx), a.noKey()); err != nil {
 		return nil, err
 	}
-	url, err := a.webhooks.Address(in.Body.URL)
+	url, err := a.address(in.Body.URL)
 	if err != nil {
-		return nil, problem.Invalid("body.url", err.Error())
+		return nil, err
 	}
 	p := dbgen.AddWebhookParams{UserID: requestOf(ctx).UserID, Name: in.Body.Name, Url: url, Enabled: in.Body.Enabled == nil || *in.Body.Enabled}
 	if strings.ContainsRune(p.Name, 0) {
@@ -123,8 +123,8 @@ func (a *API) updateWebhook(ctx context.Context, in *ChangedWebhook) (out *OneWe
 	}
 	var url string
 	if in.Body.URL != nil {
-		if url, err = a.webhooks.Address(*in.Body.URL); err != nil {
-			return nil, problem.Invalid("body.url", err.Error())
+		if url, err = a.address(*in.Body.URL); err != nil {
+			return nil, err
 		}
 	}
 	if strings.ContainsRune(text(in.Body.Name), 0) {
