@@ -42,6 +42,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 		for _, sql := range []string{
 			`PREPARE evidence AS SELECT * FROM api.evidence WHERE id = $1`,
 			`PREPARE glances AS SELECT * FROM api.evidence WHERE id = ANY ($1)`,
+			`PREPARE before AS SELECT due_before, pending_before, unmet_at, key_most FROM api.evidence WHERE id = $1`,
 			`PREPARE connector AS SELECT * FROM api.connectors WHERE id = $1`,
 			`PREPARE names AS SELECT id, name FROM api.connectors WHERE id = ANY ($1::integer[])`,
 			`PREPARE past AS SELECT * FROM api.runs WHERE connector_id = $1 AND started_at >= (SELECT api.runs_reach($1, ` + bounds + `, $2)) ORDER BY started_at DESC, id DESC LIMIT $2`,
@@ -58,6 +59,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 		`EXECUTE evidence (50007)`:                                                         100,
 		`EXECUTE evidence (50008)`:                                                         100,
 		`EXECUTE glances ('{50007,50008,50009}')`:                                          200,
+		`EXECUTE before (50010)`:                                                           100,
 		`EXECUTE connector (50007)`:                                                        20,
 		`EXECUTE names ('{50007,50008,50009}')`:                                            40,
 		`EXECUTE past (50007, 10)`:                                                         200,
@@ -97,6 +99,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	other.exec(`INSERT INTO connectors (id, name, type, user_id, scope, scope_id, last_sync_at, status)
 		SELECT n, 'c', 'web', 7 + n % 5000, CASE WHEN n % 10 = 0 THEN 'group' ELSE 'user' END, CASE WHEN n % 10 = 0 THEN 'g' || n % 5000 END, now(), 'ACTIVE' FROM generate_series(1, 100000) n`)
 	other.exec(`UPDATE connectors SET user_id = 7, scope = 'user', scope_id = NULL WHERE id BETWEEN 50007 AND 50009`)
+	other.exec(`UPDATE connectors SET user_id = 7, scope = 'user', scope_id = NULL, type = 'file' WHERE id = 50010`)
 	other.exec(`INSERT INTO connector_freshness SELECT id, type, last_sync_at + make_interval(mins => 52560000), api.webhook_place(type, user_id, scope, scope_id) FROM connectors WHERE id <= 100000`)
 	other.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version)
 		SELECT gen_random_uuid(), n, 7 + n % 5000, 'file', 'schedule', now(), now(), now(), 1 FROM generate_series(1, 20000) n`)
@@ -108,7 +111,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	other.exec(`INSERT INTO workers SELECT gen_random_uuid(), now() + interval '1 hour' FROM generate_series(1, 20)`)
 	other.exec(`UPDATE open_runs SET connector_id = 50008, type = 'web', picked_up_at = now(), try_id = gen_random_uuid(), worker_id = (SELECT id FROM workers LIMIT 1), has_locks = true WHERE connector_id = 7`)
 	other.exec(`UPDATE connectors c SET run_id = r.id, status = 'SYNCING' FROM open_runs r WHERE c.id = 50008 AND r.connector_id = c.id`)
-	other.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at) SELECT 'l' || n, o.id, o.connector_id, now(), now() + interval '1 hour' FROM open_runs o, generate_series(1, 1) n`)
+	other.exec(`INSERT INTO lock_waiters (key, run_id, connector_id, since, expires_at) SELECT 'l1', o.id, o.connector_id, now(), now() + interval '1 hour' FROM open_runs o ORDER BY o.connector_id`)
 	other.exec(`INSERT INTO resource_locks SELECT 'l' || n, 1, gen_random_uuid(), 1, '1 hour', now(), now() + interval '1 hour', gen_random_uuid(), NULL, 1 FROM generate_series(1, 20000) n`)
 	other.exec(`INSERT INTO unmet_slots SELECT n, 'web', 1, 'condition', now(), now(), 1, now(), now() FROM generate_series(1, 100000) n`)
 	other.exec(`INSERT INTO concurrency_limits SELECT 'k' || n, 1 FROM generate_series(1, 20000) n`)

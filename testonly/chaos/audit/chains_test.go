@@ -11,10 +11,15 @@ import (
 
 // completes claims a connector, whose run then completes with a document.
 func (l *lab) completes(id int32) {
-	run := l.claim(id)
+	l.claim(id)
+	l.ends(id)
+}
+
+// ends picks up the run of a connector, which then completes with a document.
+func (l *lab) ends(id int32) {
 	l.pickUp(id, time.Hour)
-	l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE id = $1`, run)
-	l.do(`SELECT * FROM moves.complete($1)`, run)
+	l.do(`UPDATE open_runs SET total = 1, stored = 1, whole = true WHERE connector_id = $1`, id)
+	l.do(`SELECT moves.complete(id) FROM open_runs WHERE connector_id = $1`, id)
 }
 
 func TestAChainThatWaitsForWhatHasHappenedIsFound(t *testing.T) {
@@ -65,5 +70,26 @@ func TestAnEndOfBeforePostgressClockSteppedBackIsNotTheLast(t *testing.T) {
 			UPDATE chaos.run_events SET at = at + interval '1 minute' WHERE id = before AND what = 'verdict';
 			UPDATE runs SET completed_at = completed_at + interval '1 minute' WHERE id = before;
 		END $$`)
+	require.Empty(t, l.audit(waits).Violations)
+}
+
+// A run with parameters is no end: nobody is told of it, and none is lost.
+func TestARunWithParametersIsNoEndThatIsLost(t *testing.T) {
+	const waits = "no chain waits for what has happened"
+	l := newLab(t)
+	first, second := l.add("capped", source.Config{}), l.add("synthetic", source.Config{})
+	l.do(`UPDATE connector_types SET kind = 'job' WHERE name = 'capped'`)
+	l.do(`UPDATE connectors SET refresh_freq_minutes = NULL`)
+	l.do(`INSERT INTO run_after (connector_id, upstream_id) VALUES ($1, $2)`, second, first)
+	l.do(`SELECT moves.trigger_sync($1)`, first)
+	l.completes(first)
+	l.do(`SELECT moves.let_follow(ARRAY[$1::integer])`, second)
+	l.completes(second)
+	l.do(`UPDATE upstream_ends SET completed_at = completed_at - interval '1 minute', ended_at = ended_at - interval '1 minute'`)
+	l.do(`UPDATE chaos.run_events SET at = at - interval '1 minute'`)
+	require.Empty(t, l.audit(waits).Violations)
+	l.do(`SELECT moves.trigger_sync($1, parameters => '{"seed": 5}')`, first)
+	l.do(`SELECT moves.claim(jsonb_build_array(jsonb_build_object('id', $1::int, 'run_id', gen_random_uuid(), 'asked', true)), clock_timestamp())`, first)
+	l.ends(first)
 	require.Empty(t, l.audit(waits).Violations)
 }

@@ -197,9 +197,9 @@ BEGIN
                 NEW.status, NEW.reason, NEW.stored));
         RETURN NULL;
     END IF;
-    INSERT INTO chaos.run_events (what, id, connector_id, status, reason, said, trigger, slot, slot_last, missed_count, config_version,
+    INSERT INTO chaos.run_events (what, id, connector_id, status, reason, said, trigger, asked, slot, slot_last, missed_count, config_version,
         checkpoint_no, refused)
-    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.error_message, r.trigger, r.slot,
+    VALUES (CASE TG_OP WHEN 'INSERT' THEN 'verdict' ELSE 'gone' END, r.id, r.connector_id, r.status, r.reason, r.error_message, r.trigger, r.parameters IS NOT NULL, r.slot,
         r.slot_last, r.missed_count, r.config_version, r.checkpoint_no, coalesce(r.error_message LIKE '%it is not of its run%', false));
     RETURN NULL;
 END $$;
