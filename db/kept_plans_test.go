@@ -153,3 +153,28 @@ func TestFailedDocumentsOfALargeConnectorAreNotSortedWhereOthersAreSmall(t *test
 		}
 	})
 }
+
+// A page of a queue asks it for each of its connectors.
+func TestHowManyAreBeingFetchedIsCountedUpToAThousand(t *testing.T) {
+	b := newBase(t)
+	b.exec(`SET session_replication_role = 'replica'`) // triggers are not what is looked at
+	b.exec(`INSERT INTO connectors (id, name, type, user_id, scope, status) SELECT n, 'c', 'web', 7, 'user', 'ACTIVE' FROM generate_series(1, 10) n`)
+	b.exec(`INSERT INTO workers SELECT gen_random_uuid(), now() + n * interval '1 hour' FROM generate_series(-5, 1) n`)
+	b.exec(`INSERT INTO open_runs (id, connector_id, user_id, type, trigger, due_at, started_at, dispatched_at, config_version, picked_up_at, try_id, worker_id)
+		SELECT gen_random_uuid(), n, 7, CASE WHEN n <= 15000 THEN 'web' WHEN n <= 15003 THEN 'file' ELSE 'teams' END, 'schedule', now(), now(), now(), 1, now(), gen_random_uuid(), w.id
+		FROM generate_series(1, 20000) n JOIN (SELECT id, row_number() OVER (ORDER BY expires_at DESC) AS place FROM workers) w ON w.place = CASE WHEN n <= 15003 THEN 1 ELSE 2 END`)
+	b.exec(`UPDATE connectors SET type = CASE id WHEN 1 THEN 'web' WHEN 2 THEN 'file' ELSE 'teams' END`)
+	b.exec(`SET session_replication_role = 'origin'`)
+	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
+		byKey(tx)
+		for id, want := range []int64{1: 1000, 2: 3, 3: 0} {
+			var got int64
+			if err := tx.QueryRow(t.Context(), `SELECT coalesce(max(fetching), 0) FROM api.evidence WHERE id = $1`, id).Scan(&got); err != nil || got != want {
+				t.Errorf("connector %d: %d are being fetched, want %d: %v", id, got, want, err)
+			}
+		}
+		if n, plan := buffersOf(t, tx, `SELECT fetching FROM api.evidence WHERE id = 1`); n > 1200 {
+			t.Errorf("it reads %d buffers:\n%s", n, plan)
+		}
+	})
+}

@@ -7,6 +7,9 @@ import (
 	"github.com/echomind/sync/internal/clock"
 )
 
+// mostFetching is up to how many are counted that are being fetched (connector_evidence).
+const mostFetching = 1000
+
 // maxLostGrace is where the doubling of the grace ends.
 const maxLostGrace = time.Minute
 
@@ -97,10 +100,14 @@ func (x *explanation) subscribers(subject string) {
 	if len(x.Streams.Subscribers) == 0 {
 		x.fact("subscribers: %s has no consumer", subject)
 	}
+	fetching := plural(x.Connector.Fetching, x.Connector.Type+" connector")
+	if x.Connector.Fetching >= mostFetching {
+		fetching += " or more"
+	}
 	for _, s := range x.Streams.Subscribers {
 		x.fact("subscribers: consumer %s, %s waiting, %s delivered and not acknowledged, %s being fetched",
 			s.Consumer, plural(int64(s.Waiting), "free slot"), plural(int64(s.Held), "message"),
-			plural(x.Connector.Fetching, x.Connector.Type+" connector"))
+			fetching)
 	}
 }
 

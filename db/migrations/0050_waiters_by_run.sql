@@ -2,6 +2,7 @@
 -- expand
 -- The first lock that a run waits for was found by walking all that is waited for, in the order of who asked; how many are due, or were sent, before it by walking all of the type in flight: so a plan did
 -- that was kept from when there were none. They are found by their keys.
+-- How many are being fetched is counted up to 1,000: a page of a queue counts it for each of its connectors.
 CREATE OR REPLACE VIEW connector_evidence AS
 SELECT clock_timestamp() AS seen_at,
     c.id, c.name, c.type, c.user_id, c.status, c.status_message, c.failure_count, c.max_retries, c.refresh_freq_minutes, c.schedule_cron,
@@ -26,8 +27,9 @@ SELECT clock_timestamp() AS seen_at,
         OR coalesce((SELECT max(o.user_id) FROM open_runs o WHERE o.type = c.type) > c.user_id, false) AS has_other_owners,
     (SELECT count(*) FROM (SELECT FROM open_runs o WHERE o.type = c.type AND o.picked_up_at IS NULL
         AND o.dispatched_at < r.dispatched_at ORDER BY o.dispatched_at LIMIT 10000) n) AS pending_before,
-    (SELECT count(*) FROM open_runs o JOIN workers l ON l.id = o.worker_id WHERE o.type = c.type
-        AND l.expires_at > (SELECT clock_timestamp())) AS fetching,
+    -- Up to 1,000: by the workers that live, of whom there are few, not by what is in flight.
+    (SELECT count(*) FROM (SELECT FROM (SELECT w.id FROM workers w WHERE w.expires_at > (SELECT clock_timestamp()) OFFSET 0) l
+        CROSS JOIN LATERAL (SELECT FROM open_runs o WHERE o.worker_id = l.id AND o.type = c.type LIMIT 1000) o LIMIT 1000) n) AS fetching,
     -- Whether anything was claimed since it is due: the sign of life of a scheduler that works.
     coalesce(c.due_at, c.next_sync_at) IS NOT NULL AND (EXISTS (SELECT FROM open_runs o WHERE o.dispatched_at >= coalesce(c.due_at, c.next_sync_at))
         OR EXISTS (SELECT FROM runs e WHERE e.missed_count IS NULL AND e.completed_at >= coalesce(c.due_at, c.next_sync_at)
