@@ -262,7 +262,7 @@ func TestASchedulerThatIsSwitchedOffIsKnownByItsConnections(t *testing.T) {
 	s.eventually(10*time.Second, s.countIs(1, `SELECT least(count(*), 1) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'echomind-scheduler-off'`))
 	cancel()
-	if err := <-ended; err != nil {
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // it may be stopped while it starts
 		t.Error(err)
 	}
 }
