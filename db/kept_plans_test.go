@@ -30,15 +30,9 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	week := one[string](b, `SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'runs'::regclass ORDER BY 1 LIMIT 1`)
 	b.exec(`ALTER TABLE ` + week + ` SET (autovacuum_enabled = false)`)
 	who := identity.Who{UserID: 7, Role: identity.User, Groups: []string{"g1"}}
-	byKey := func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
-			set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`); err != nil {
-			t.Fatal(err)
-		}
-	}
 	const bounds = `'-infinity', '9999-01-01', '00000000-0000-0000-0000-000000000000', NULL, NULL, NULL`
 	b.serves(who, func(tx pgx.Tx) {
-		byKey(tx)
+		byKey(t, tx)
 		for _, sql := range []string{
 			`PREPARE evidence AS SELECT * FROM api.evidence WHERE id = $1`,
 			`PREPARE glances AS SELECT * FROM api.evidence WHERE id = ANY ($1)`,
@@ -87,7 +81,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 		`SELECT api.role_now(50007)`:                                                       30,
 	}
 	b.serves(who, func(tx pgx.Tx) {
-		byKey(tx)
+		byKey(t, tx)
 		for sql := range reads {
 			if _, err := tx.Exec(t.Context(), sql); err != nil {
 				t.Fatal(sql, err)
@@ -122,7 +116,7 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 	other.exec(`INSERT INTO access_tokens (id, user_id, role, scopes, secret_sha256, created_by, last_used_at) OVERRIDING SYSTEM VALUE
 		SELECT n, n, 'user', '{read}', sha256(n::text::bytea), 'test', now() FROM generate_series(1, 100000) n`)
 	b.serves(who, func(tx pgx.Tx) {
-		byKey(tx)
+		byKey(t, tx)
 		for sql, most := range reads {
 			n, plan := buffersOf(t, tx, sql)
 			t.Logf("%d buffers: %s", n, sql)
@@ -131,6 +125,15 @@ func TestReadsThatKeepTheirPlansReadByTheirKeys(t *testing.T) {
 			}
 		}
 	})
+}
+
+// byKey plans as reads of the API do that keep their plans.
+func byKey(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	if _, err := tx.Exec(t.Context(), `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A kept plan knows how many documents connectors have on average. One that has many more than others is walked by its index, as far as the function looks, and not read and sorted.
@@ -166,7 +169,7 @@ func TestHowManyAreBeingFetchedIsCountedUpToAThousand(t *testing.T) {
 	b.exec(`UPDATE connectors SET type = CASE id WHEN 1 THEN 'web' WHEN 2 THEN 'file' ELSE 'teams' END`)
 	b.exec(`SET session_replication_role = 'origin'`)
 	b.serves(identity.Who{UserID: 7, Role: identity.User}, func(tx pgx.Tx) {
-		byKey(tx)
+		byKey(t, tx)
 		for id, want := range []int64{1: 1000, 2: 3, 3: 0} {
 			var got int64
 			if err := tx.QueryRow(t.Context(), `SELECT coalesce(max(fetching), 0) FROM api.evidence WHERE id = $1`, id).Scan(&got); err != nil || got != want {

@@ -41,6 +41,8 @@ type Process struct {
 	Ready    *telemetry.Readiness
 	// Embedded says that NATS runs in this process: no warning is given that only one server keeps its streams.
 	Embedded bool
+	// Off says that the service does nothing, because its configuration has switched it off: its connections to Postgres are named so.
+	Off bool
 }
 
 // NewProcess makes a Process with a registry of its own.
@@ -89,7 +91,11 @@ func (s *Servers) Tracing() *tracing.Tracer { return s.Tracer }
 // where the schema is one that this program does not work on, and postgres.ErrPooler where a pooler is in the way.
 func Open(ctx context.Context, cfg config.Common, service string, p Process) (*Servers, error) {
 	log := p.Log.With("service", service)
-	pool, err := postgres.Open(ctx, cfg.DatabaseURL, "echomind-"+service, cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
+	application := "echomind-" + service
+	if p.Off {
+		application += "-off"
+	}
+	pool, err := postgres.Open(ctx, cfg.DatabaseURL, application, cfg.DatabaseMaxConns, postgres.As(cfg.DatabaseRole))
 	if err != nil {
 		return nil, err
 	}

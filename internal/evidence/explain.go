@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 const (
 	schedulerName = "echomind-scheduler"
+	idleScheduler = schedulerName + "-off" // one that its configuration has switched off
 	semanticName  = "echomind-semantic"
 	// Statuses, a verdict and a reason, as sdk/lifecycle has them.
 	pending, syncing, inError, disabled = "PENDING", "SYNCING", "ERROR", "DISABLED"
@@ -169,14 +171,31 @@ func (x *explanation) scheduler() (seen, idle bool) {
 		x.fact("scheduler: its connection is not seen, but other connectors were dispatched since this one is due")
 		return true, false
 	}
+	if x.isSwitchedOff() {
+		x.fact("scheduler: the one that is connected is switched off (SCHEDULER_ENABLED=false)")
+		return false, false
+	}
 	x.fact("scheduler: none is connected to this database (no connection is named %s)", schedulerName)
 	return false, false
+}
+
+// isSwitchedOff says whether a scheduler is connected that dispatches nothing.
+func (x *explanation) isSwitchedOff() bool {
+	return slices.ContainsFunc(x.Services, func(s dbgen.ServicesRow) bool { return s.Name != nil && *s.Name == idleScheduler })
+}
+
+// start says how there comes to be a scheduler, where none dispatches.
+func (x *explanation) start() string {
+	if x.isSwitchedOff() {
+		return "start it again without SCHEDULER_ENABLED=false"
+	}
+	return "start it with `echomind run`, or the scheduler program"
 }
 
 // lookout ends a sentence about what the scheduler will do with whether there is one.
 func (x *explanation) lookout(what string) string {
 	if seen, _ := x.scheduler(); !seen {
-		return what + " once a scheduler runs; start it with `echomind run`, or the scheduler program"
+		return what + " once a scheduler runs; " + x.start()
 	}
 	return what
 }

@@ -183,7 +183,7 @@ func (x *explanation) due() {
 	switch {
 	case !seen:
 		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could dispatch it",
-			"it is dispatched as soon as one runs; start it with `echomind run`, or the scheduler program")
+			"it is dispatched as soon as one runs; "+x.start())
 	case x.Streams.Unknown != nil:
 		x.conclude(BrokerAway, "it is due, and NATS, which is to carry its message, does not answer",
 			"it stays due, and is dispatched when NATS is back; check NATS_URL and the server")
@@ -206,7 +206,7 @@ func (x *explanation) due() {
 				"/readyz: "+strings.Join([]string{"SCHEDULER_ENABLED may be false there", "none of several may lead",
 				"its own NATS may be away", "its SCHEDULER_MAX_CONCURRENT_SYNCS may be lower than here"}, ", "))
 	default:
-		x.conclude(DueNow, "it became due a moment ago", "where a scheduler leads that is switched on (SCHEDULER_ENABLED), it is dispatched within "+
+		x.conclude(DueNow, "it became due a moment ago", "where a scheduler leads, it is dispatched within "+
 			clock.Span(x.Settings.CheckInterval)+": ask again then")
 	}
 }
@@ -232,7 +232,7 @@ func (x *explanation) waitsForKey() {
 		x.conclude(WaitsForKey, fmt.Sprintf("it waits for concurrency key %s", key), x.lookout("the scheduler makes it due in its turn, when the key has a place"))
 	case hasPlace && !seen:
 		x.conclude(SchedulerAway, fmt.Sprintf("it waited for concurrency key %s, which has a place, and no scheduler runs that could dispatch it", key),
-			"it is dispatched as soon as one runs; start it with `echomind run`, or the scheduler program")
+			"it is dispatched as soon as one runs; "+x.start())
 	case hasPlace && idle:
 		x.conclude(SchedulerIdle, fmt.Sprintf("it waited for concurrency key %s, which has a place, and no scheduler dispatches it", key),
 			"look at the scheduler's log and /readyz")
@@ -272,7 +272,7 @@ func (x *explanation) follows() {
 		x.conclude(WaitsForUpstream, fmt.Sprintf("it runs after connector %d, which is %s", *c.UpstreamID, text(c.UpstreamStatus, "")), next+by)
 	case !seen:
 		x.conclude(SchedulerAway, "it runs after others, and no scheduler runs that looks at them",
-			"it goes on as soon as one runs; start it with `echomind run`, or the scheduler program")
+			"it goes on as soon as one runs; "+x.start())
 	case idle:
 		x.conclude(SchedulerIdle, "it runs after others, and no scheduler looks at them", "look at the scheduler's log and /readyz")
 	default:
@@ -287,7 +287,7 @@ func (x *explanation) asks(age time.Duration) {
 	asked := "it runs where it is met, and its slot is skipped where not"
 	switch {
 	case !seen:
-		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could ask its condition", "it is asked as soon as one runs; start it with `echomind run`, or the scheduler program")
+		x.conclude(SchedulerAway, "it is due, and no scheduler runs that could ask its condition", "it is asked as soon as one runs; "+x.start())
 	case idle:
 		x.conclude(SchedulerIdle, "it is due, and no scheduler asks its condition", "look at the scheduler's log and /readyz; "+asked)
 	case age > time.Minute:

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// OneTrip is a pool of which each statement is a whole transaction, sent in one trip with its bounds: the server commits it also where its client vanishes or is suspended meanwhile, so no
+// OneTrip is a pool. Each of its statements is a whole transaction, sent in one trip with its bounds: the server commits it also where its client vanishes or is suspended meanwhile, so no
 // lock waits for the client. Of the bounds it has those for locks and statements.
 type OneTrip struct {
 	Pool   *pgxpool.Pool

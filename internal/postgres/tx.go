@@ -71,7 +71,7 @@ func Set(ctx context.Context, tx pgx.Tx, settings []Setting) error {
 	return err
 }
 
-// set is a SELECT, of which pg_stat_statements keeps few for all values.
+// set is a SELECT: pg_stat_statements keeps only a few of these for all values.
 func set(settings []Setting) string {
 	var sql strings.Builder
 	sql.WriteString("select ")

@@ -62,8 +62,8 @@ func OfReader(pool *pgxpool.Pool, reader Reader) Sight {
 	}
 }
 
-// OfViewer is what whoever sees whom the transactions of ask serve: the view api.chunks says what that is. scopes are those of their points, nil for
-// who sees all. Where no index is kept the chunks of the connectors within are compared, the most of them in the order of these, for so long.
+// OfViewer is what the viewer sees whom the transactions of ask serve: the view api.chunks says what that is. scopes are those of the viewer's
+// points, nil for a viewer who sees all. Where no index is kept the chunks of the connectors within are compared, the most of them in the order of these, for so long.
 func OfViewer(ask Asking, scopes []string, within []int32, most int, patience time.Duration) Sight {
 	return Sight{
 		ask: ask, chunks: "api.chunks", kept: "api.search_index", scopes: scopes, within: append([]int32{}, within...), most: most, patience: patience,

@@ -105,7 +105,7 @@ type ManyDone struct {
 	told int
 }
 
-// manyPlace is how far such requests have come, and where they end: they chase no letters that come meanwhile. MadeAt is of which stream the numbers are.
+// manyPlace is how far such requests have come, and where they end: they chase no letters that come meanwhile. MadeAt is when the stream was made that the numbers belong to.
 type manyPlace struct {
 	After, Last uint64
 	MadeAt      time.Time

@@ -91,7 +91,7 @@ func newFeed(s *streams) *feed {
 	return &feed{streams: s, looking: make(chan struct{}, 1), away: errAsking}
 }
 
-// look reads what is new, unless somebody is at it, or has been within lookEvery. It is for all, and goes on where whoever began it goes.
+// look reads what is new, unless another request reads it now, or did within lookEvery. It is for all requests, and goes on when the one that began it has gone.
 func (f *feed) look(ctx context.Context) {
 	select {
 	case f.looking <- struct{}{}:

@@ -33,7 +33,7 @@ type storedFilter struct {
 	Letters *LettersFilter `json:"letters,omitempty"`
 }
 
-// request is one for some of its letters, of which each is told.
+// request is a request for some of the letters; the answer tells of each.
 func (f LettersFilter) request(token string) *ManyLetters {
 	in := &ManyLetters{}
 	in.Body.LettersFilter, in.Body.Each, in.Body.PageToken = f, true, token

@@ -55,7 +55,7 @@ type Search struct {
 	PageSize int64   `query:"page_size" minimum:"1" maximum:"100" default:"20" format:"int32" doc:"How many hits at most. There is no next page: scores compare the hits of one search with each other."`
 }
 
-// Resolve refuses an address that cannot be read whole, such as one with more than 10,000 values, or of which a part would not count: what it names would be left out, and more be searched than was asked for.
+// Resolve refuses an address that cannot be read whole, such as an address with more than 10,000 values, or with a part that would not count: what that part names would be left out, and more would be searched than was asked for.
 func (s *Search) Resolve(ctx huma.Context) []error {
 	at := ctx.URL()
 	given, err := url.ParseQuery(at.RawQuery)

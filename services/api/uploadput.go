@@ -68,7 +68,7 @@ type FileKept struct {
 	}
 }
 
-// putFile takes one file by its name, in place of that of which its request says the version.
+// putFile takes one file by its name. It replaces the version that the request names.
 func (a *API) putFile(ctx context.Context, in *PutFile) (*FileKept, error) {
 	if a.bucket == nil {
 		return nil, problem.NoUploads()

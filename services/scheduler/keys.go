@@ -14,7 +14,7 @@ import (
 
 const (
 	releaseTimeout = 5 * time.Second
-	// keysAtOnce is how many of the concurrency keys that are waited for one look goes through, beside those of which it was told.
+	// keysAtOnce is how many of the concurrency keys that connectors wait for one look goes through, beside the keys that it was told of.
 	keysAtOnce = 500
 	// staleAtOnce is how many of the connectors that wait for keys one look checks for whether they still are to, and staleEvery the least time between two.
 	staleAtOnce = 1000
@@ -123,7 +123,7 @@ type keyring struct {
 	mu     sync.Mutex
 	hints  map[string]bool  // keys that may have a place
 	served map[string]int32 // the owner who had the last turn of a key
-	idle   map[string]int   // how many turns of a key in a row made connectors due of which none was claimed
+	idle   map[string]int   // how many turns of a key in a row made connectors due, and none of these was claimed
 	after  string           // the key that the round has come to
 }
 
@@ -175,8 +175,8 @@ func (k *keyring) serve(key string, owner int32) {
 	k.served[key] = owner
 }
 
-// turn is how many of those that wait for a key with room its next turn makes due: twice as many after each turn of which nobody was claimed.
-// Those may find another key full, or the cap of their type, and somebody behind them may not.
+// turn is how many of the connectors that wait for a key with room its next turn makes due: twice as many after each turn whose connectors were not claimed.
+// These may find another key full, or the cap of their type, and a connector behind them may not.
 func (k *keyring) turn(key string, room int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

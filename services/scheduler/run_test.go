@@ -252,6 +252,21 @@ func TestASchedulerThatIsSwitchedOffDispatchesNothing(t *testing.T) {
 	}
 }
 
+func TestASchedulerThatIsSwitchedOffIsKnownByItsConnections(t *testing.T) {
+	s := setStageOn(t, testkit.Database(t, db.Up))
+	cfg := s.config()
+	cfg.Enabled = false
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, cfg, s.process()) }()
+	s.eventually(10*time.Second, s.countIs(1, `SELECT least(count(*), 1) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'echomind-scheduler-off'`))
+	cancel()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) { // it may be stopped while it starts
+		t.Error(err)
+	}
+}
+
 func TestACleanStopLeavesNothingBehind(t *testing.T) {
 	s := setStageOn(t, testkit.Database(t, db.Up))
 	s.connectors(5)

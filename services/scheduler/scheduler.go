@@ -95,6 +95,7 @@ func RunOn(kubernetes Kubernetes) func(context.Context, Config, connect.Process)
 			return errNoKubernetes
 		}
 		room.LimitHeap(0, process.Log)
+		process.Off = !cfg.Enabled
 		servers, err := connect.Open(ctx, cfg.Common, "scheduler", process)
 		if err != nil {
 			return err

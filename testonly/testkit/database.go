@@ -165,7 +165,7 @@ func asAdmin(ctx context.Context, work func(*pgx.Conn) error) error {
 	}
 }
 
-// Closing are the tests of a package, of which nothing is left once they are over: no connection that waits for the next database. The driver may have a goroutine for each
+// Closing are the tests of a package that leave nothing once they are over: no connection that waits for the next database. The driver may have a goroutine for each
 // that had to wait for its socket once, which goleak sees.
 func Closing(m *testing.M) interface{ Run() int } { return closing{m} }
 

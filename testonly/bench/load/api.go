@@ -193,7 +193,7 @@ func (a *API) Silent(ctx context.Context, n int) (*Crowd, error) {
 	return c, nil
 }
 
-// Slow has n connections ask for a page, by the sessions of a few users, of which they read nothing.
+// Slow has n connections ask for a page by the sessions of a few users, and read nothing of the answers.
 func (a *API) Slow(ctx context.Context, sessions []string, n int) (*Crowd, error) {
 	c := &Crowd{}
 	for i := range n {

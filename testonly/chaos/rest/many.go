@@ -25,7 +25,7 @@ type many struct {
 func NameOfMany(user int32) string { return fmt.Sprintf("many of %d, ", user) }
 
 // turns are what operations do, one after the other: each to all, but that the last sync is of those whose number begins with 1, and the deletion of a connector by itself. The
-// first sync has those that are switched off, each of which is refused.
+// first sync names connectors that are switched off: each is refused.
 var turns = []string{"disable", "sync", "enable", "sync some", "delete"}
 
 // actOnMany begins an operation on many, or asks how far the last one has come.

@@ -184,6 +184,9 @@ func TestARunSaysWhatItLeftOut(t *testing.T) {
 	const try = `'00000000-0000-0000-0000-0000000000aa'`
 	u.force(`UPDATE runs SET documents_failed = 2, try_id = ` + try + `, warnings = '{left out: /a}' WHERE connector_id = 1 AND status = 'completed'`)
 	require.Contains(t, u.succeed("runs", "1", "-o", "wide"), "1 warning\n")
+	for _, ledger := range [][]string{{"runs", "1"}, {"runs"}} {
+		require.Contains(t, u.succeed(ledger...), "\n`echomind runs show 0000000a` lists its 1 warning\n", "a short ledger names the run")
+	}
 	require.Contains(t, u.succeed("runs", "show", "0000000a"), "the documents that failed were stored since, failed for another reason, or are gone")
 	u.exec(`INSERT INTO documents (connector_id, source_id, status, error, written_by, written_no, config_version) VALUES
 		(1, 'a.pdf', 'failed', 'not a PDF', ` + try + `, 1, 1), (1, 'b.pdf', 'failed', 'of another run', gen_random_uuid(), 1, 1),

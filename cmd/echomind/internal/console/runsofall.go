@@ -284,5 +284,8 @@ func printRunsOfAll(w io.Writer, out output, found []dbgen.SchedulerRun, called 
 			"DELETED", "FAILED", "CHUNKS", "REASON",
 		}, rows)
 	}
-	return fitted(w, []string{"RUN", "CONNECTOR", "ENDED", "WHY", "VERDICT", "TOOK", "STORED", "FAILED"}, rows, notes)
+	if err := fitted(w, []string{"RUN", "CONNECTOR", "ENDED", "WHY", "VERDICT", "TOOK", "STORED", "FAILED"}, rows, notes); err != nil {
+		return err
+	}
+	return printWarned(w, found...)
 }

@@ -44,7 +44,21 @@ func printRuns(w io.Writer, out output, found []dbgen.SchedulerRun, now time.Tim
 			"CHUNKS", "REASON",
 		}, rows)
 	}
-	return fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes)
+	if err := fitted(w, []string{"DUE", "WHY", "VERDICT", "TOOK", "STORED", "UNCHANGED", "DELETED", "FAILED"}, rows, notes); err != nil {
+		return err
+	}
+	return printWarned(w, found...)
+}
+
+// printWarned names the command that lists the warnings of the first of these runs that has some, such as what its source left out.
+func printWarned(w io.Writer, found ...dbgen.SchedulerRun) error {
+	for _, r := range found {
+		if n := len(r.Warnings); n > 0 {
+			_, err := fmt.Fprintf(w, "`echomind runs show %s` lists its %s\n", shortID(r.ID), counted(int64(n), "warning", "warnings"))
+			return err
+		}
+	}
+	return nil
 }
 
 func verdictOf(r dbgen.SchedulerRun) string {
@@ -63,12 +77,8 @@ func noteOf(r dbgen.SchedulerRun, now time.Time) string {
 	if line := clock.Progress(r.ProgressDone, r.ProgressTotal, r.ProgressText); line != "" && r.Status == string(lifecycle.Running) {
 		note = line
 	}
-	switch n := len(r.Warnings); n {
-	case 0:
-	case 1:
-		note = strings.TrimSuffix("1 warning; "+note, "; ")
-	default:
-		note = strings.TrimSuffix(fmt.Sprintf("%d warnings; ", n)+note, "; ")
+	if n := len(r.Warnings); n > 0 {
+		note = strings.TrimSuffix(counted(int64(n), "warning", "warnings")+"; "+note, "; ")
 	}
 	if r.WaitMessage != nil && r.WaitsUntil.After(now) {
 		note = clock.Wait(*r.WaitMessage, *r.WaitsUntil, now)

@@ -211,7 +211,7 @@ func (w waiting) wait(
 	}
 	summary, uncounted := failed(c.Context())
 	if w.out != forPrograms {
-		return errors.Join(err, c.Context().Err(), printFailures(lines, w.id, summary, uncounted))
+		return errors.Join(err, c.Context().Err(), printWarned(lines, *run), printFailures(lines, w.id, summary, uncounted))
 	}
 	waited := waitedFor{run: runView(*run, *run.CompletedAt)}
 	if uncounted == nil {

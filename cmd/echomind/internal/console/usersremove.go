@@ -108,7 +108,7 @@ func takesLast(ctx context.Context, q *dbgen.Queries, work func() error) (bool, 
 	return !has, err
 }
 
-// warnOfLast says what follows. It is no refusal: whoever may write the database makes another one.
+// warnOfLast says what follows. It is no refusal: anyone who may write to the database can make another one.
 func warnOfLast(w io.Writer) error {
 	_, err := fmt.Fprintln(w, "warning: that was the last superadmin whom the database knows; unless an issuer or a proxy says who else is one, nobody administers by the API or the page until `echomind users set USER --role superadmin` makes another")
 	return err

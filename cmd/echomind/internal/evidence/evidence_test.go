@@ -221,6 +221,13 @@ func TestWhyNamesTheCauseInEveryState(t *testing.T) {
 			w.due("5 seconds")
 			w.others(1, "2 seconds")
 		}, evidence.DueNow, false, []string{"its connection is not seen, but other connectors were dispatched"}},
+		{"the only scheduler is switched off", func(w *world) { w.due("1 second"); w.service("echomind-scheduler-off") },
+			evidence.SchedulerAway, false, []string{"switched off (SCHEDULER_ENABLED=false)", "start it again without SCHEDULER_ENABLED=false"}},
+		{"one scheduler is switched off and another is not", func(w *world) {
+			w.due("1 second")
+			w.service("echomind-scheduler-off")
+			w.service("echomind-scheduler")
+		}, evidence.DueNow, false, []string{"where a scheduler leads, it is dispatched within"}},
 		{"the scheduler is connected and does nothing", func(w *world) { w.due("10 minutes"); w.service("echomind-scheduler") },
 			evidence.SchedulerIdle, false, []string{"SCHEDULER_ENABLED"}},
 		{"the scheduler is connected, and switched off or led by nobody", func(w *world) { w.due("20 seconds"); w.service("echomind-scheduler") },

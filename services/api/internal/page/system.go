@@ -66,11 +66,11 @@ type standing struct {
 func (s standing) Asked(field string) bool { return !slices.Contains(s.NotAsked, field) }
 
 // What services are called who are connected to Postgres.
-const schedulerService, electionService = "echomind-scheduler", "echomind-scheduler-leader"
+const schedulerService, electionService, idleService = "echomind-scheduler", "echomind-scheduler-leader", "echomind-scheduler-off"
 
 // serviceWords are what each is for.
 var serviceWords = map[string]string{
-	schedulerService: "claims what is due", electionService: "leads the schedulers, or waits to", "echomind-chunker": "fetches and cuts documents", "echomind-connector": "fetches from places",
+	schedulerService: "claims what is due", electionService: "leads the schedulers, or waits to", idleService: "is switched off, and dispatches nothing", "echomind-chunker": "fetches and cuts documents", "echomind-connector": "fetches from places",
 	"echomind-semantic": "stores what is fetched", "echomind-api": "this page, and the API",
 }
 
@@ -147,6 +147,10 @@ func (p *pages) system(q *request) error {
 			view.Scheduler = state{"active", "A scheduler is connected"}
 			if view.Leader.Icon == "error" { // one whose election Kubernetes holds has no connection for it
 				view.Leader = state{"active", "Its election is not held in Postgres"}
+			}
+		case idleService:
+			if view.Scheduler.Icon == "error" {
+				view.Scheduler.Word = "The scheduler that is connected is switched off"
 			}
 		case electionService:
 			view.Leader = state{"active", "A scheduler leads"}

@@ -320,7 +320,7 @@ var fields = map[string]Field{
 	"access_tokens_user_id_positive":      {"body.user_id", "must be 1 or more"},
 }
 
-// said are constraints of which a trigger says more than the field's name: the value, and what to do.
+// said are constraints whose trigger says more than the field's name: the value, and what to do.
 var said = map[string]struct{ field, fix string }{
 	"connectors_condition_allowed": {"body.condition", "name one that /api/v1/conditions lists for its owner, of a job, or null"},
 	"run_after_allowed":            {"body.run_after", "name connectors that its owner sees, and 1,000 at most"},

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// fetchPause is between two questions to the issuer, whoever waits for the answer: from the beginning of one that was answered, so that what is new is not missed for
+	// fetchPause is between two questions to the issuer, also where many requests wait for the answer: from the beginning of one that was answered, so that what is new is not missed for
 	// longer, and from the end of one that was not.
 	fetchPause = 5 * time.Second
 	// keysFresh is how long an answer is taken as it is; keysKept how long while the issuer does not answer.
@@ -17,7 +17,7 @@ const (
 	keysKept  = 24 * time.Hour
 )
 
-// fetched is what an issuer says. It is asked when that is needed, by one at a time, and again when the answer is old; whoever can do with the old one does not wait.
+// fetched is what an issuer says. It is asked when that is needed, by one request at a time, and again when the answer is old; a request that can do with the old answer does not wait.
 type fetched[T any] struct {
 	ask func(context.Context) (T, error)
 	// warn is told why there is no new answer.

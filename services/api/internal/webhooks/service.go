@@ -38,7 +38,7 @@ const (
 	// lookEvery is how often connectors are looked for that stand otherwise than before, and sendEvery how often somebody asks what is due.
 	lookEvery = 15 * time.Second
 	sendEvery = time.Second
-	// reviewEvery is about how often a webhook is looked at of which no connector stands otherwise: its owner may see others by now.
+	// reviewEvery is about how often a webhook is looked at although none of its connectors has changed: its owner may see other connectors by now.
 	reviewEvery = 15 * time.Minute
 	keepEvery   = time.Minute
 	// queryTimeout bounds a transaction, statementTimeout each of its statements.

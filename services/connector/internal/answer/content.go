@@ -14,7 +14,7 @@ var ErrGrown = errors.New("it has grown since it was listed")
 // ErrOversize says that content is larger than may be read.
 var ErrOversize = errors.New("file too large")
 
-// Oversize returns an ErrOversize for a file of which at most `most` bytes are read.
+// Oversize returns an ErrOversize for a file of size bytes, where at most `most` bytes are read.
 func Oversize(size, most int64) error {
 	return fmt.Errorf("%w: %d bytes, at most %d are read (max_file_bytes)", ErrOversize, size, most)
 }
