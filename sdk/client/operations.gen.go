@@ -3720,7 +3720,7 @@ type Webhook struct {
 	Secret    *string   `json:"secret,omitempty"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// URL Empty for a token without the scope read.
+	// URL Of somebody else's webhook only where it leads: scheme and host, and /… for a path or a query. Empty for a token without the scope read.
 	URL string `json:"url"`
 
 	// UserID Whose it is: it is told of what they see.
