@@ -213,7 +213,7 @@ func (s *NATSServer) healthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(answer.Body, 1000))
 		return fmt.Errorf("%s is not healthy: %s", s.name, said)
