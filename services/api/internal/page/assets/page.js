@@ -44,10 +44,11 @@ async function renew() {
   follow();
 }
 
-// Many sources are added at once by an import, and many begin to wait: for what is new alone the list is fetched once in ten seconds.
+// Many sources are added at once by an import, and many begin to wait: for what is new alone the list is fetched once in ten seconds, and where it has just shown others.
 function happened(event) {
   const it = event?.type === "connector" && JSON.parse(event.data);
-  const isNew = it && (it.type === "echomind.connector.added" || !live.dataset.live.split(",").includes(it.subject));
+  const isNew = it ? it.type === "echomind.connector.added" || !live.dataset.live.split(",").includes(it.subject)
+    : !event && (live.dataset.added !== undefined || live.dataset.waits !== undefined);
   if (isNew && Date.now() - renewed < 10000) {
     later ??= setTimeout(() => renew().catch(() => {}), 10000);
     return;
