@@ -164,8 +164,11 @@ func TestDocumentsThatAnOpenRunIsWritingAreReadOnce(t *testing.T) {
 	f.exec(`INSERT INTO documents (connector_id, source_id, config_version, touched_by)
 		SELECT $1, 'part ' || n, $2, $3 FROM generate_series(1, 2 * $4::integer) n`, c.connector, c.version, c.try, sweepPage)
 	f.exec(`INSERT INTO documents (connector_id, source_id, config_version) VALUES ($1, 'left', $2)`, c.connector, c.version)
-	f.sweeps()
-	require.Zero(t, f.count("unswept_runs"))
+	for looks := 0; f.count("unswept_runs") > 0; looks++ { // a page that takes too long is halved, and left to the next
+		require.Less(t, looks, 6)
+		f.sweeps()
+		f.due()
+	}
 	require.Equal(t, int64(2*sweepPage+1), f.count("documents"), "only the one that nobody writes is gone")
 }
 
