@@ -48,7 +48,7 @@ func (r *Ring) SealConfig(connector int32, fields []string, config []byte) ([]by
 }
 
 // OpenConfig returns the secret fields of a configuration, by name; absent fields are left out. A secret that is not sealed is
-// an error, so that people always seal.
+// an error, so that people always seal; so is the name of a secret field in other letters.
 func (r *Ring) OpenConfig(connector int32, fields []string, config []byte) (map[string]string, error) {
 	object, err := decode(config)
 	if err != nil {
@@ -56,6 +56,9 @@ func (r *Ring) OpenConfig(connector int32, fields []string, config []byte) (map[
 	}
 	secrets := map[string]string{}
 	for _, field := range fields {
+		if err := spelled(object, field); err != nil {
+			return nil, err
+		}
 		at, name := find(object, field)
 		if at == nil || at[name] == nil {
 			continue

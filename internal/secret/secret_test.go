@@ -246,6 +246,8 @@ func TestASecretUnderANameInOtherLettersIsRefusedAndNotStoredAsItIs(t *testing.T
 		_, err := r.SealConfig(3, fields, []byte(written))
 		require.ErrorContains(t, err, field+": write it as ", written)
 		require.NotContains(t, err.Error(), token)
+		_, err = r.OpenConfig(3, fields, []byte(written))
+		require.ErrorContains(t, err, field+": write it as ", "one that was written by hand")
 	}
 }
 
