@@ -25,10 +25,11 @@ const likeOurs = `
 CREATE TABLE sources (LIKE connectors INCLUDING ALL) WITH (fillfactor = 80);
 CREATE TABLE ledger (LIKE open_runs INCLUDING ALL) WITH (fillfactor = 60);`
 
+// claim goes by the column that the index of what is due has: %[1]s.
 const claim = `
 WITH due AS (
-	SELECT id, next_sync_at, due_reason FROM sources WHERE type = 'web' AND next_sync_at <= $1
-	ORDER BY next_sync_at LIMIT $2 FOR UPDATE SKIP LOCKED
+	SELECT id, next_sync_at, due_reason FROM sources WHERE type = 'web' AND %[1]s <= $1
+	ORDER BY %[1]s LIMIT $2 FOR UPDATE SKIP LOCKED
 ), claimed AS (
 	UPDATE sources s SET status = 'PENDING', run_id = gen_random_uuid(), next_sync_at = NULL, due_reason = NULL
 	FROM due WHERE s.id = due.id
@@ -47,26 +48,28 @@ const (
 type Claimer struct {
 	conn *pgx.Conn
 	due  int
+	// by is the column that says when a source is due.
+	by string
 	// settle lets each measurement begin behind a checkpoint.
 	settle func(context.Context) error
 }
 
 // NewClaimer makes tables that have what a claim needs and no more, in an empty database, with a number of sources.
 func NewClaimer(ctx context.Context, url string, due int, settle func(context.Context) error) (*Claimer, error) {
-	return newClaimer(ctx, url, least, due, settle)
+	return newClaimer(ctx, url, least, "next_sync_at", due, settle)
 }
 
 // NewClaimerLikeOurs makes tables like ours, in a database that has our schema.
 func NewClaimerLikeOurs(ctx context.Context, url string, due int, settle func(context.Context) error) (*Claimer, error) {
-	return newClaimer(ctx, url, likeOurs, due, settle)
+	return newClaimer(ctx, url, likeOurs, "due_at", due, settle)
 }
 
-func newClaimer(ctx context.Context, url, schema string, due int, settle func(context.Context) error) (*Claimer, error) {
+func newClaimer(ctx context.Context, url, schema, by string, due int, settle func(context.Context) error) (*Claimer, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Postgres: %w", err)
 	}
-	c := &Claimer{conn: conn, due: due, settle: settle}
+	c := &Claimer{conn: conn, due: due, by: by, settle: settle}
 	if _, err = conn.Exec(ctx, schema); err == nil {
 		_, err = conn.Exec(ctx, `INSERT INTO sources (id, name, type, user_id)
 			SELECT i, 'c' || i, 'web', 1 + i % 1000 FROM generate_series(1, $1::integer) i`, due)
@@ -124,7 +127,7 @@ func (c *Claimer) Rate(ctx context.Context, batch int, withLedger bool) (float64
 
 // claim runs one statement and reads its rows, as a dispatcher must.
 func (c *Claimer) claim(ctx context.Context, statement string, batch int) (n int, err error) {
-	rows, err := c.conn.Query(ctx, statement, time.Now(), batch)
+	rows, err := c.conn.Query(ctx, fmt.Sprintf(statement, c.by), time.Now(), batch)
 	if err != nil {
 		return 0, fmt.Errorf("claim: %w", err)
 	}
