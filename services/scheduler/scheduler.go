@@ -135,6 +135,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.ready.Note("scheduler.leadership", s.candidate.String) // after None has written to the candidate
 	s.ready.Add("scheduler.listen", s.listening.check)
 	ticker, err := gocron.NewScheduler(gocron.WithDistributedElector(s.candidate))
 	if err != nil {
@@ -154,7 +155,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 func (s *Scheduler) elector() (leader.Elector, error) {
-	s.ready.Note("scheduler.leadership", s.candidate.String)
 	switch s.config.Election.By {
 	case leader.ByPostgres:
 		s.ready.Add("scheduler.election", s.candidate.Check)
