@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/time/rate"
 
 	"github.com/echomind/sync/internal/blackouts"
 	"github.com/echomind/sync/internal/deadline"
@@ -26,11 +27,19 @@ func (s *Scheduler) passes(ctx context.Context) error {
 	return s.whenAsked(ctx, s.passWake, "slots that passed", s.MissPassed)
 }
 
+// While every verdict wakes the scheduler, as under a cap, what is not the tick is done wakesPerSecond times a second: mostly it
+// finds nothing. The first wakesAtOnce are not kept waiting, so that a chain of short syncs is not slower for it.
+const (
+	wakesPerSecond = 10
+	wakesAtOnce    = 10
+)
+
 // whenAsked does something at once, whenever it is woken, and every pollEvery.
 func (s *Scheduler) whenAsked(ctx context.Context, wake <-chan struct{}, what string, do func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery) // finds what somebody held when its plan was asked for
 	defer ticker.Stop()
-	for {
+	pace := rate.NewLimiter(wakesPerSecond, wakesAtOnce)
+	for pace.Wait(ctx) == nil {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("what Postgres did not answer is done later", "what", what, "err", err)
 		}
@@ -41,6 +50,7 @@ func (s *Scheduler) whenAsked(ctx context.Context, wake <-chan struct{}, what st
 		case <-ticker.C:
 		}
 	}
+	return nil
 }
 
 // Plan works out the next slot of the cron schedules that need it, or writes down why there is none. What is due at once wakes

@@ -5,6 +5,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -251,4 +252,27 @@ func TestACronConnectorWhoseFirstRunIsCancelledWaitsForItsNextSlot(t *testing.T)
 	want(s, true, `SELECT moves.cancel(id) FROM open_runs`)
 	s.plan()
 	want(s, true, `SELECT due_reason = 'schedule' AND next_sync_at > now() AND slot_at = next_sync_at FROM connectors WHERE id = $1`, id)
+}
+
+func TestALookThatIsAlwaysWokenIsPaced(t *testing.T) {
+	t.Parallel()
+	const behind = 3
+	wake := make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	looks, began := 0, time.Now()
+	err := (&Scheduler{}).whenAsked(ctx, wake, "nothing", func(context.Context) error {
+		if looks++; looks == wakesAtOnce+behind {
+			cancel()
+		}
+		signal(wake)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// However slow the machine is, no more come in a time than those at once and so many a second.
+	if took, least := time.Since(began), behind*time.Second/wakesPerSecond-time.Millisecond; took < least {
+		t.Errorf("%d looks took %s, wanted at least %s", looks, took, least)
+	}
 }

@@ -210,9 +210,13 @@ CREATE FUNCTION chaos.on_flight() RETURNS trigger LANGUAGE plpgsql SECURITY DEFI
 DECLARE
     r     open_runs;
     c     connectors;
-    whose integer := CASE TG_TABLE_NAME WHEN 'connectors' THEN (to_jsonb(coalesce(NEW, OLD))->>'id')::integer
-        ELSE (to_jsonb(coalesce(NEW, OLD))->>'connector_id')::integer END;
+    whose integer;
 BEGIN
+    IF TG_TABLE_NAME = 'connectors' THEN   -- not by to_jsonb: it would write out a configuration of 64 KiB at each move
+        whose := coalesce(NEW.id, OLD.id);
+    ELSE
+        whose := coalesce(NEW.connector_id, OLD.connector_id);
+    END IF;
     SELECT * INTO c FROM connectors WHERE id = whose;
     SELECT * INTO r FROM open_runs WHERE connector_id = whose;
     IF c.run_id IS DISTINCT FROM r.id OR (coalesce(c.status, '') = 'SYNCING') <> (r.try_id IS NOT NULL)
@@ -362,8 +366,13 @@ $$;
 CREATE FUNCTION chaos.on_lock_kept() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     kept  resource_locks;
-    whose uuid := CASE TG_TABLE_NAME WHEN 'open_runs' THEN (to_jsonb(OLD)->>'id')::uuid ELSE (to_jsonb(NEW)->>'run_id')::uuid END;
+    whose uuid;
 BEGIN
+    IF TG_TABLE_NAME = 'open_runs' THEN
+        whose := OLD.id;
+    ELSE
+        whose := NEW.run_id;
+    END IF;
     SELECT * INTO kept FROM resource_locks l WHERE l.run_id = whose LIMIT 1;
     IF FOUND AND NOT EXISTS (SELECT FROM open_runs r WHERE r.id = whose AND r.try_id IS NOT NULL AND r.drain_seq IS NULL)
         AND (TG_TABLE_NAME = 'resource_locks' OR NOT EXISTS (SELECT FROM runs e WHERE e.id = whose AND NOT chaos.is_own_end(e))) THEN
